@@ -26,7 +26,7 @@ const STUCK: Duration = Duration::from_secs(60);
 
 /// One row of `items` and the row of `notes` that refers to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Pair {
+struct ItemAndNote {
     item: i32,
     note: i32,
     val: String,
@@ -35,8 +35,8 @@ struct Pair {
 /// What a pair is, or was asked to become without an answer.
 #[derive(Clone, Debug)]
 struct Entry {
-    is: Pair,
-    perhaps: Option<Pair>,
+    is: ItemAndNote,
+    perhaps: Option<ItemAndNote>,
 }
 
 /// Rows of a table as id and value.
@@ -105,7 +105,7 @@ impl Closed {
     /// a whole or not at all.
     pub fn differences(&self, items: &Rows, notes: &Rows) -> Vec<String> {
         let mut found = Vec::new();
-        let is_there = |pair: &Pair| {
+        let is_there = |pair: &ItemAndNote| {
             items.get(&pair.item) == Some(&pair.val) && notes.get(&pair.note) == Some(&pair.val)
         };
         for entry in &self.entries {
@@ -152,7 +152,7 @@ impl Writer {
 
     fn first_rows(&mut self) -> Result<()> {
         for _ in 0..ROWS {
-            let pair = Pair { item: self.id(), note: self.id(), val: "first".into() };
+            let pair = ItemAndNote { item: self.id(), note: self.id(), val: "first".into() };
             self.entries.push(Entry { is: pair, perhaps: None });
         }
         let mut statements = Vec::new();
@@ -213,11 +213,11 @@ impl Writer {
     }
 
     /// What becomes of a pair, and the statements with the rows each must change.
-    fn plan(&mut self, before: &Pair, turn: usize) -> (Pair, Vec<(String, u64)>) {
+    fn plan(&mut self, before: &ItemAndNote, turn: usize) -> (ItemAndNote, Vec<(String, u64)>) {
         let t = self.tenant.clone();
         let val = format!("turn {turn}");
-        let Pair { item, note, .. } = before.clone();
-        let same = Pair { item, note, val: val.clone() };
+        let ItemAndNote { item, note, .. } = before.clone();
+        let same = ItemAndNote { item, note, val: val.clone() };
         let set_item = (format!("UPDATE items SET val = '{val}' WHERE tenant = '{t}' AND id = {item}"), 1);
         let set_note = (format!("UPDATE notes SET val = '{val}' WHERE tenant = '{t}' AND id = {note}"), 1);
         match turn % 4 {
@@ -227,10 +227,10 @@ impl Writer {
                 let key = format!(
                     "UPDATE notes SET id = {moved}, val = '{val}' WHERE tenant = '{t}' AND id = {note}"
                 );
-                (Pair { note: moved, ..same }, vec![(key, 1), set_item])
+                (ItemAndNote { note: moved, ..same }, vec![(key, 1), set_item])
             }
             2 => {
-                let pair = Pair { item: self.id(), note: self.id(), val };
+                let pair = ItemAndNote { item: self.id(), note: self.id(), val };
                 let delete = format!("DELETE FROM items WHERE tenant = '{t}' AND id = {item}");
                 let mut statements = vec![(delete, 1)];
                 statements.extend(insert(&t, &pair));
@@ -284,8 +284,8 @@ fn execute(client: &mut Client, statements: &[(String, u64)]) -> Result<()> {
     Ok(())
 }
 
-fn insert(tenant: &str, pair: &Pair) -> Vec<(String, u64)> {
-    let Pair { item, note, val } = pair;
+fn insert(tenant: &str, pair: &ItemAndNote) -> Vec<(String, u64)> {
+    let ItemAndNote { item, note, val } = pair;
     vec![
         (format!("INSERT INTO items VALUES ('{tenant}', {item}, '{val}')"), 1),
         (format!("INSERT INTO notes VALUES ('{tenant}', {note}, {item}, '{val}')"), 1),

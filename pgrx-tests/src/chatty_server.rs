@@ -12,13 +12,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 /// What it says to a client; an error ends the session.
-type Says = Arc<dyn Fn(&mut TcpStream) -> io::Result<()> + Send + Sync>;
+type ExtraMessages = Arc<dyn Fn(&mut TcpStream) -> io::Result<()> + Send + Sync>;
 /// Before the server's messages of which kind.
-type Speech = Arc<Mutex<Option<(u8, Says)>>>;
+type Trigger = Arc<Mutex<Option<(u8, ExtraMessages)>>>;
 
 pub struct ChattyServer {
     port: u16,
-    speech: Speech,
+    trigger: Trigger,
 }
 
 /// A message of the protocol.
@@ -32,17 +32,17 @@ impl ChattyServer {
     /// It says nothing of its own at first.
     pub fn before(server: &Server) -> Result<ChattyServer> {
         let listener = TcpListener::bind("127.0.0.1:0")?;
-        let (port, speech) = (listener.local_addr()?.port(), Speech::default());
+        let (port, trigger) = (listener.local_addr()?.port(), Trigger::default());
         let upstream = server.socket_dir().join(".s.PGSQL.5432");
-        let its_speech = speech.clone();
+        let its_trigger = trigger.clone();
         // Until the test program ends.
         thread::spawn(move || {
             for client in listener.incoming().flatten() {
                 // Whoever is not connected finds it closed.
-                let _ = accept(client, &upstream, &its_speech);
+                let _ = accept(client, &upstream, &its_trigger);
             }
         });
-        Ok(ChattyServer { port, speech })
+        Ok(ChattyServer { port, trigger })
     }
 
     /// A connection string that leads through the link.
@@ -55,34 +55,34 @@ impl ChattyServer {
 
     /// From now on, before each message of a kind.
     pub fn says(&self, before: u8, says: impl Fn(&mut TcpStream) -> io::Result<()> + Send + Sync + 'static) {
-        *self.speech.lock().unwrap_or_else(PoisonError::into_inner) = Some((before, Arc::new(says)));
+        *self.trigger.lock().unwrap_or_else(PoisonError::into_inner) = Some((before, Arc::new(says)));
     }
 }
 
-fn accept(client: TcpStream, upstream: &Path, speech: &Speech) -> io::Result<()> {
+fn accept(client: TcpStream, upstream: &Path, trigger: &Trigger) -> io::Result<()> {
     let server = UnixStream::connect(upstream)?;
     let (mut questions, mut asked) = (client.try_clone()?, server.try_clone()?);
     thread::spawn(move || {
         let _ = io::copy(&mut questions, &mut asked);
         let _ = asked.shutdown(Shutdown::Both);
     });
-    let speech = speech.clone();
+    let trigger = trigger.clone();
     thread::spawn(move || {
         let (mut from, mut to) = (server, client);
-        while answer(&mut from, &mut to, &speech).is_ok() {}
+        while answer(&mut from, &mut to, &trigger).is_ok() {}
         let _ = (from.shutdown(Shutdown::Both), to.shutdown(Shutdown::Both));
     });
     Ok(())
 }
 
 /// Hands one message on.
-fn answer(from: &mut UnixStream, to: &mut TcpStream, speech: &Speech) -> io::Result<()> {
+fn answer(from: &mut UnixStream, to: &mut TcpStream, trigger: &Trigger) -> io::Result<()> {
     let mut head = [0; 5];
     from.read_exact(&mut head)?;
     let length = u32::from_be_bytes([head[1], head[2], head[3], head[4]]).saturating_sub(4);
     let mut body = vec![0; usize::try_from(length).unwrap_or(0)];
     from.read_exact(&mut body)?;
-    let says = speech.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let says = trigger.lock().unwrap_or_else(PoisonError::into_inner).clone();
     if let Some((_, says)) = says.filter(|(kind, _)| *kind == head[0]) {
         says(to)?;
     }

@@ -15,21 +15,21 @@ pub const TIMEOUT: Duration = Duration::from_secs(3);
 pub const GRACE: Duration = Duration::from_secs(2);
 
 /// A cluster whose shards are reached through relays.
-pub struct Stage {
+pub struct RelayedCluster {
     pub cluster: Cluster,
     pub source: Relay,
     pub target: Relay,
 }
 
-impl Stage {
-    pub fn new(config: &[&str]) -> Stage {
+impl RelayedCluster {
+    pub fn new(config: &[&str]) -> RelayedCluster {
         let timeout = format!("shardmaster.cutover_timeout = '{}ms'", TIMEOUT.as_millis());
         let lines: Vec<&str> = [timeout.as_str()].into_iter().chain(config.iter().copied()).collect();
-        Stage::of(cluster(&lines))
+        RelayedCluster::of(cluster(&lines))
     }
 
     /// Puts a relay before either server.
-    pub fn of(cluster: Cluster) -> Stage {
+    pub fn of(cluster: Cluster) -> RelayedCluster {
         let relay = |index: usize| Relay::before(&cluster.servers[index]).unwrap();
         let (source, target) = (relay(0), relay(1));
         let mut master = cluster.superuser().unwrap();
@@ -41,7 +41,7 @@ impl Stage {
                 )
                 .unwrap();
         }
-        Stage { cluster, source, target }
+        RelayedCluster { cluster, source, target }
     }
 }
 

@@ -7,7 +7,7 @@ use postgres::Client;
 use std::time::Duration;
 
 /// A fault that is set, as `point=action`.
-pub struct Strike<'a> {
+pub struct SingleFault<'a> {
     cluster: &'a Cluster,
     fault: String,
     /// That it fires is on record before it does, and for a moment after one process was killed its
@@ -15,7 +15,7 @@ pub struct Strike<'a> {
     witness: Option<Client>,
 }
 
-impl<'a> Strike<'a> {
+impl<'a> SingleFault<'a> {
     pub fn arm(cluster: &'a Cluster, point: &str, action: &str) -> Result<Self> {
         let fault = format!("{point}={action}");
         let witness = if action == "kill" { Some(cluster.superuser()?) } else { None };
@@ -27,7 +27,7 @@ impl<'a> Strike<'a> {
             let known = session.query_one("SELECT current_setting('shardmaster.fault')", &[]);
             Ok(known.map_or(Some(()), |row| (row.get::<_, &str>(0) == fault).then_some(())))
         })?;
-        Ok(Strike { cluster, fault, witness })
+        Ok(SingleFault { cluster, fault, witness })
     }
 
     /// Does what leads to it, of which the answer may be lost: whoever is killed takes the master's other sessions along.

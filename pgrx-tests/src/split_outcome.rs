@@ -15,17 +15,17 @@ const LOOK: Duration = Duration::from_secs(3);
 pub type Rows = Vec<(i32, String)>;
 
 #[derive(Debug)]
-pub enum Ending {
+pub enum SplitOutcome {
     Finished,
     Refused(String),
 }
 
-impl Ending {
+impl SplitOutcome {
     /// The error of an ending that must not have been a silent one.
     pub fn refusal(self) -> String {
         match self {
-            Ending::Refused(text) => text,
-            Ending::Finished => panic!("the split is finished, though it should have been refused"),
+            SplitOutcome::Refused(text) => text,
+            SplitOutcome::Finished => panic!("the split is finished, though it should have been refused"),
         }
     }
 }
@@ -46,12 +46,12 @@ fn count(cluster: &Cluster) -> i64 {
 /// Goes on as an operator would, twice where the first time fails, and looks at the end:
 /// finished with exactly the expected rows, or an error that names the table, no row
 /// deleted on the source, and each expected row on one of the sides.
-pub fn ends_well(cluster: &Cluster, split: &Split<'_>, expected: &Rows) -> Ending {
+pub fn ends_well(cluster: &Cluster, split: &Split<'_>, expected: &Rows) -> SplitOutcome {
     let before = count(cluster);
     let Err(error) = carry_on(cluster, split).or_else(|_| carry_on(cluster, split)) else {
         assert_eq!(&held(cluster, 1).unwrap(), expected, "the target of a split that is finished");
         assert_eq!(count(cluster), 0, "rows left on the source of a split that is finished");
-        return Ending::Finished;
+        return SplitOutcome::Finished;
     };
     let text = error.to_string();
     assert!(text.contains("items"), "no table is named: {text}");
@@ -60,7 +60,7 @@ pub fn ends_well(cluster: &Cluster, split: &Split<'_>, expected: &Rows) -> Endin
     for row in expected {
         assert!(sides.iter().any(|side| side.contains(row)), "{row:?} is nowhere after: {text}");
     }
-    Ending::Refused(text)
+    SplitOutcome::Refused(text)
 }
 
 /// Until it is there, or waits for tables that nobody makes alike.

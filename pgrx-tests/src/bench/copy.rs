@@ -1,7 +1,7 @@
 //! How fast rows are copied, how the time grows, what it costs writers.
 
 use super::Size;
-use super::rig::{Hammer, LIMIT, Rig};
+use super::rig::{LIMIT, Rig, WriteLoad};
 use super::stats::{Goal, Measure};
 use crate::Result;
 use std::time::{Duration, Instant};
@@ -46,18 +46,18 @@ pub fn writers(size: Size) -> Result<Vec<Measure>> {
     let mut kept = Measure::new("writers during the copy", "tps", Goal::RatioAtLeast(0.6));
     for _ in 0..size.pairs(3) {
         rig.settle()?;
-        let hammer = Hammer::start(&rig, 4);
-        hammer.rate_over(Duration::from_secs(1));
-        let reference = hammer.rate_over(Duration::from_secs(4));
+        let load = WriteLoad::start(&rig, 4);
+        load.rate_over(Duration::from_secs(1));
+        let reference = load.rate_over(Duration::from_secs(4));
         let split = rig.plan(50)?;
         split.call("start_dual_write")?;
         split.wait("dual_write", LIMIT)?;
         split.call("run_backfill")?;
-        let (count, started) = (hammer.count(), Instant::now());
+        let (count, started) = (load.count(), Instant::now());
         split.wait("tailing", LIMIT)?;
-        let ours = (hammer.count() - count) as f64 / started.elapsed().as_secs_f64();
+        let ours = (load.count() - count) as f64 / started.elapsed().as_secs_f64();
         kept.pair(reference, ours);
-        hammer.stop()?;
+        load.stop()?;
         rig.take_back(&split)?;
     }
     Ok(vec![kept])

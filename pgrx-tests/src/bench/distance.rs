@@ -5,7 +5,7 @@ use super::rig::LIMIT;
 use super::stats::{Goal, Measure};
 use crate::Result;
 use crate::cluster::{CLIENT, Cluster, DATABASE, OWNER};
-use crate::relayed_cluster::Stage;
+use crate::relayed_cluster::RelayedCluster;
 use crate::split::Split;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -18,7 +18,7 @@ pub(super) struct Shape {
 }
 
 /// What a split has taken.
-pub(super) struct Took {
+pub(super) struct SplitTimes {
     pub fence: f64,
     all: f64,
     /// Its finish, and the end of its redirect.
@@ -27,10 +27,10 @@ pub(super) struct Took {
 
 pub(super) const ONE: Shape = Shape { tables: 1, busy: 1 };
 
-pub(super) fn prepared(tables: usize) -> Result<Stage> {
+pub(super) fn prepared(tables: usize) -> Result<RelayedCluster> {
     let config =
         ["shardmaster.tail_interval = 20", "shardmaster.cutover_timeout = '60s'", "autovacuum = off"];
-    let stage = Stage::of(Cluster::servers(2, &config)?);
+    let stage = RelayedCluster::of(Cluster::servers(2, &config)?);
     for shard in &stage.cluster.shards {
         let mut owner = stage.cluster.owner_of(shard)?;
         for number in 0..tables {
@@ -56,17 +56,17 @@ pub(super) fn prepared(tables: usize) -> Result<Stage> {
 
 /// One split, while a writer changes a row of each busy table in turn, and finds out by itself where
 /// they are.
-pub(super) fn split(stage: &Stage, way: [usize; 2], busy: usize) -> Result<Took> {
+pub(super) fn split(stage: &RelayedCluster, way: [usize; 2], busy: usize) -> Result<SplitTimes> {
     split_beside(stage, way, 1, &|_, stop| write(stage, way[0], busy, stop))
 }
 
 /// One split beside so many clients, each of which is told its number.
 fn split_beside(
-    stage: &Stage,
+    stage: &RelayedCluster,
     [from, to]: [usize; 2],
     clients: usize,
     work: &(dyn Fn(usize, &AtomicBool) -> Result<()> + Sync),
-) -> Result<Took> {
+) -> Result<SplitTimes> {
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let stop = &stop;
@@ -81,7 +81,7 @@ fn split_beside(
 }
 
 /// Until it is stopped or sent away.
-pub(super) fn write(stage: &Stage, server: usize, busy: usize, stop: &AtomicBool) -> Result<()> {
+pub(super) fn write(stage: &RelayedCluster, server: usize, busy: usize, stop: &AtomicBool) -> Result<()> {
     let mut client = stage.cluster.servers[server].connect(DATABASE, CLIENT)?;
     for number in (0..busy).cycle() {
         if stop.load(Ordering::Relaxed) {
@@ -99,7 +99,7 @@ pub(super) fn write(stage: &Stage, server: usize, busy: usize, stop: &AtomicBool
 }
 
 /// As those of TPC-C do: each transaction changes a row of every table, and there is no pause between them.
-fn order(stage: &Stage, server: usize, tables: usize, row: usize, stop: &AtomicBool) -> Result<()> {
+fn order(stage: &RelayedCluster, server: usize, tables: usize, row: usize, stop: &AtomicBool) -> Result<()> {
     let mut client = stage.cluster.servers[server].connect(DATABASE, CLIENT)?;
     let changes: String = (0..tables)
         .map(|number| {
@@ -116,7 +116,7 @@ fn order(stage: &Stage, server: usize, tables: usize, row: usize, stop: &AtomicB
     Ok(())
 }
 
-fn carry_out(cluster: &Cluster, from: usize, to: usize) -> Result<Took> {
+fn carry_out(cluster: &Cluster, from: usize, to: usize) -> Result<SplitTimes> {
     let began = Instant::now();
     let split = Split::plan(cluster, &cluster.shards[from].key, &cluster.shards[to].key, &["moves"])?;
     split.call("start_dual_write")?;
@@ -129,7 +129,7 @@ fn carry_out(cluster: &Cluster, from: usize, to: usize) -> Result<Took> {
     let began = Instant::now();
     split.finish(LIMIT)?;
     split.drop_guard()?;
-    Ok(Took { fence, all, end: began.elapsed().as_secs_f64() })
+    Ok(SplitTimes { fence, all, end: began.elapsed().as_secs_f64() })
 }
 
 /// Splits there and back of tables over lines of a delay, each beside one of a table without.

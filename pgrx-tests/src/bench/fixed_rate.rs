@@ -16,7 +16,7 @@ const SESSIONS: u64 = 4;
 const RATE: u64 = 1_000;
 
 /// A write, by when it was due and how long after that it was done.
-type Done = (Duration, Duration);
+type TimedWrite = (Duration, Duration);
 
 pub fn pace(size: Size) -> Result<Vec<Measure>> {
     let rig = Rig::new(size.rows(3_000_000), 100)?;
@@ -56,7 +56,7 @@ pub fn pace(size: Size) -> Result<Vec<Measure>> {
 }
 
 /// Sorted milliseconds of the writes that were due between two moments.
-fn times(done: &[Done], from: Duration, to: Duration) -> Vec<f64> {
+fn times(done: &[TimedWrite], from: Duration, to: Duration) -> Vec<f64> {
     let within = done.iter().filter(|(due, _)| *due >= from && *due < to);
     let mut times: Vec<f64> = within.map(|(_, took)| took.as_secs_f64() * 1e3).collect();
     times.sort_by(f64::total_cmp);
@@ -67,7 +67,7 @@ fn times(done: &[Done], from: Duration, to: Duration) -> Vec<f64> {
 struct Pacer {
     began: Instant,
     stop: Arc<AtomicBool>,
-    threads: Vec<JoinHandle<Result<Vec<Done>>>>,
+    threads: Vec<JoinHandle<Result<Vec<TimedWrite>>>>,
 }
 
 impl Pacer {
@@ -98,7 +98,7 @@ impl Pacer {
         self.began.elapsed()
     }
 
-    fn stop(mut self) -> Result<Vec<Done>> {
+    fn stop(mut self) -> Result<Vec<TimedWrite>> {
         self.stop.store(true, Ordering::Relaxed);
         let mut all = Vec::new();
         for thread in self.threads.drain(..) {

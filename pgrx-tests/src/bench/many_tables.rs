@@ -6,7 +6,7 @@ use super::rig::LIMIT;
 use super::stats::{Goal, Measure};
 use crate::Result;
 use crate::cluster::DATABASE;
-use crate::relayed_cluster::Stage;
+use crate::relayed_cluster::RelayedCluster;
 use crate::split::Split;
 use postgres::Client;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -52,7 +52,7 @@ pub fn many(size: Size) -> Result<Vec<Measure>> {
 }
 
 /// What a split was asked while it followed its source, and how long its steps took.
-struct Followed {
+struct SplitCosts {
     /// The lag, and how long it took to ask it, in milliseconds.
     samples: Vec<(f64, f64)>,
     /// Milliseconds of processor time of the side that has more of it, for a step in which nothing was changed.
@@ -74,7 +74,7 @@ impl Steps {
 }
 
 /// One split that is rolled back, and one that is finished.
-fn follow(stage: &Stage, busy: usize, size: Size) -> Result<Followed> {
+fn follow(stage: &RelayedCluster, busy: usize, size: Size) -> Result<SplitCosts> {
     let cluster = &stage.cluster;
     let [from, to] = [0, 1].map(|number| cluster.shards[number].key.as_str());
     let mut steps = Steps(Vec::new());
@@ -97,11 +97,11 @@ fn follow(stage: &Stage, busy: usize, size: Size) -> Result<Followed> {
     split.wait("completed", LIMIT)?;
     steps.take("finish", || split.finish(LIMIT))?;
     steps.take("the redirect's end", || split.drop_guard())?;
-    Ok(Followed { samples, idle, steps: steps.0 })
+    Ok(SplitCosts { samples, idle, steps: steps.0 })
 }
 
 /// The sessions of a split do nothing but steps then.
-fn idle(stage: &Stage, size: Size) -> Result<f64> {
+fn idle(stage: &RelayedCluster, size: Size) -> Result<f64> {
     let mut sides =
         [stage.cluster.servers[0].superuser(DATABASE)?, stage.cluster.servers[1].superuser(DATABASE)?];
     stage.source.listen();
@@ -136,7 +136,7 @@ fn install(steps: &mut Steps, split: &Split<'_>) -> Result<()> {
 }
 
 /// While a writer changes its busy tables.
-fn ask(stage: &Stage, split: &Split<'_>, busy: usize, size: Size) -> Result<Vec<(f64, f64)>> {
+fn ask(stage: &RelayedCluster, split: &Split<'_>, busy: usize, size: Size) -> Result<Vec<(f64, f64)>> {
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let writer = scope.spawn(|| write(stage, 0, busy, &stop));

@@ -211,14 +211,14 @@ fn rss_anon(pid: i32) -> Option<f64> {
 }
 
 /// Closed loops of single-row updates on the source, each session for itself.
-pub struct Hammer {
+pub struct WriteLoad {
     count: Arc<AtomicU64>,
     stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<Result<()>>>,
 }
 
-impl Hammer {
-    pub fn start(rig: &Rig, sessions: u64) -> Hammer {
+impl WriteLoad {
+    pub fn start(rig: &Rig, sessions: u64) -> WriteLoad {
         let (count, stop) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
         let threads = (0..sessions).map(|session| {
             let (config, rows) = (rig.client_config(), rig.rows as usize);
@@ -235,7 +235,7 @@ impl Hammer {
             })
         });
         let threads = threads.collect();
-        Hammer { count, stop, threads }
+        WriteLoad { count, stop, threads }
     }
 
     pub fn count(&self) -> u64 {
@@ -258,7 +258,7 @@ impl Hammer {
     }
 }
 
-impl Drop for Hammer {
+impl Drop for WriteLoad {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
     }

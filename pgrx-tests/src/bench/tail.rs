@@ -1,7 +1,7 @@
 //! How fast a backlog of changes is applied, beside logical replication.
 
 use super::Size;
-use super::rig::{Hammer, LIMIT, Rig};
+use super::rig::{LIMIT, Rig, WriteLoad};
 use super::stats::{Goal, Measure};
 use super::streams::far_away;
 use crate::cluster::DATABASE;
@@ -48,7 +48,7 @@ pub fn catch_up(size: Size) -> Result<Vec<Measure>> {
     let split = caught_up(&rig)?;
     pause(&split)?;
     let goal = applied(&rig, &split)? + change_all(&rig)?.cast_signed();
-    let hammer = Hammer::start(&rig, 4);
+    let load = WriteLoad::start(&rig, 4);
     let started = Instant::now();
     split.call("resume")?;
     wait::until("the tail to catch up beside writers", LIMIT, || {
@@ -60,7 +60,7 @@ pub fn catch_up(size: Size) -> Result<Vec<Measure>> {
         Ok(split.metric::<Option<bool>>(query)?.unwrap_or(false).then_some(()))
     })?;
     time.single(started.elapsed().as_secs_f64());
-    hammer.stop()?;
+    load.stop()?;
     rig.take_back(&split)?;
     Ok(vec![time])
 }

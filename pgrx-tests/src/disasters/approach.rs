@@ -1,6 +1,6 @@
 //! The way of a split up to where the disaster is injected.
 
-use super::injections::Stage;
+use super::injections::SplitStage;
 use super::operator::Operator;
 use super::writers::{MOVING, Writers};
 use crate::Result;
@@ -14,7 +14,7 @@ const HELD_UP: Duration = Duration::from_millis(30);
 /// Up to the injection; on the way the server that is struck gets something to forget.
 pub fn to_injection(operator: &mut Operator<'_>, writers: &Writers) -> Result<()> {
     let (point, stage) = (operator.injection.name, operator.injection.stage);
-    if stage == Stage::Planned {
+    if stage == SplitStage::Planned {
         take_backup(operator, writers)?;
         operator.plan()?;
         return if operator.injection.is_point() {
@@ -26,7 +26,7 @@ pub fn to_injection(operator: &mut Operator<'_>, writers: &Writers) -> Result<()
     operator.plan()?;
     operator.call("start_dual_write($1)")?;
     wait_for(operator, "dual_write")?;
-    if stage == Stage::Copying {
+    if stage == SplitStage::Copying {
         take_backup(operator, writers)?;
         operator.site.cluster.hold(point)?;
         operator.call("run_backfill($1)")?;
@@ -38,7 +38,7 @@ pub fn to_injection(operator: &mut Operator<'_>, writers: &Writers) -> Result<()
     match point {
         "tailing" => Ok(()),
         // Clients write all the time: there is always another step.
-        _ if stage == Stage::Tailing && point.starts_with("step_") => {
+        _ if stage == SplitStage::Tailing && point.starts_with("step_") => {
             operator.site.cluster.hold(point)?;
             held(operator, point)
         }

@@ -4,7 +4,7 @@ use super::approach;
 use super::disaster::{Disaster, Place};
 use super::expected_ends;
 use super::history::Loss;
-use super::injections::{Injection, Stage};
+use super::injections::{Injection, SplitStage};
 use super::operator::{Ended, Help, Operator};
 use super::report::{BULK, Report};
 use super::site::{GRACE, Site, TIMEOUT};
@@ -22,7 +22,7 @@ const PACE_OF_LONG: Duration = Duration::from_millis(100);
 
 /// What a cell has shown.
 #[derive(Debug)]
-pub struct Shown {
+pub struct CellResult {
     pub ended: Ended,
     pub helped: Vec<(Help, String)>,
     /// The longest that a writer of the moving tenant has waited for an answer.
@@ -31,7 +31,7 @@ pub struct Shown {
     pub seen: BTreeSet<String>,
 }
 
-impl std::fmt::Display for Shown {
+impl std::fmt::Display for CellResult {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{:?}, longest wait {:.1} s", self.ended, self.longest.as_secs_f64())?;
         self.helped.iter().try_for_each(|(help, said)| write!(f, ", {help:?} after {said:?}"))?;
@@ -39,12 +39,16 @@ impl std::fmt::Display for Shown {
     }
 }
 
-pub fn run(disaster: Disaster, injection: &'static Injection) -> Result<Shown> {
+pub fn run(disaster: Disaster, injection: &'static Injection) -> Result<CellResult> {
     run_for(disaster, injection, None)
 }
 
 /// The same with a disaster that is over after some time.
-pub fn run_for(disaster: Disaster, injection: &'static Injection, outage: Option<Duration>) -> Result<Shown> {
+pub fn run_for(
+    disaster: Disaster,
+    injection: &'static Injection,
+    outage: Option<Duration>,
+) -> Result<CellResult> {
     let mut site = Site::new(disaster)?;
     fill(&site)?;
     let is_long = outage.is_some_and(|outage| outage > Duration::from_secs(60));
@@ -83,7 +87,7 @@ pub fn run_for(disaster: Disaster, injection: &'static Injection, outage: Option
         seen.insert(format!("{} times no room", log.matches("No space left on device").count()));
     }
     let longest = report.longest_wait().map_err(tell)?;
-    Ok(Shown { ended, helped, longest, seen })
+    Ok(CellResult { ended, helped, longest, seen })
 }
 
 fn require_expected(disaster: Disaster, injection: &Injection, helped: &[(Help, String)]) -> Result<()> {
@@ -156,7 +160,7 @@ fn release(operator: &Operator<'_>) -> Result<()> {
 /// As long as a cutover may take, and what is promised beyond; where nobody can be kept
 /// waiting, as long as a shard may be silent before it counts as lost.
 fn observe(operator: &Operator<'_>, outage: Option<Duration>) {
-    let is_over = operator.injection.stage > Stage::Opened;
+    let is_over = operator.injection.stage > SplitStage::Opened;
     let limit = match (operator.disaster, outage) {
         (_, Some(outage)) => outage,
         (Disaster::Slow(_), None) => return,

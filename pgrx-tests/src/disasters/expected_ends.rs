@@ -2,12 +2,12 @@
 
 use super::disaster::Disaster::{self, *};
 use super::disaster::{Link, Place};
-use super::injections::Stage;
+use super::injections::SplitStage;
 use super::operator::Help;
 
 /// What a cell needs to come to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
+pub enum ExpectedEnd {
     /// Nobody but the operator who goes on; a cutover that was aborted is asked for again.
     Itself,
     /// The split stops, says what is the matter, and this helps.
@@ -18,28 +18,28 @@ pub enum End {
     Either(Help),
 }
 
-use End::*;
+use ExpectedEnd::*;
 
-const ADOPT: End = Told(Help::Adopt);
-const LATEST: End = Told(Help::RestoreLatest);
+const ADOPT: ExpectedEnd = Told(Help::Adopt);
+const LATEST: ExpectedEnd = Told(Help::RestoreLatest);
 /// The part of finish that still can, begins again.
-const REST_S: End = Among(&[Help::BringOver, Help::RestoreLatest]);
-const REST_T: End = LATEST;
-const STRAY: End = Either(Help::BringOver);
-const BACKUP: End = Told(Help::RestoreBackup);
-const T_LOST: End = Told(Help::TargetLost);
-const S_LOST: End = Told(Help::SourceLost);
+const REST_S: ExpectedEnd = Among(&[Help::BringOver, Help::RestoreLatest]);
+const REST_T: ExpectedEnd = LATEST;
+const STRAY: ExpectedEnd = Either(Help::BringOver);
+const BACKUP: ExpectedEnd = Told(Help::RestoreBackup);
+const T_LOST: ExpectedEnd = Told(Help::TargetLost);
+const S_LOST: ExpectedEnd = Told(Help::SourceLost);
 /// The shards may have nothing by which they know their master.
-const UNKNOWN: End = Either(Help::Adopt);
-const ANEW: End = Told(Help::NewMaster);
-const AGAIN: End = Among(&[Help::Again, Help::ByHand]);
-const HAND: End = Either(Help::ByHand);
-const ROOM: End = Either(Help::Resume);
+const UNKNOWN: ExpectedEnd = Either(Help::Adopt);
+const ANEW: ExpectedEnd = Told(Help::NewMaster);
+const AGAIN: ExpectedEnd = Among(&[Help::Again, Help::ByHand]);
+const HAND: ExpectedEnd = Either(Help::ByHand);
+const ROOM: ExpectedEnd = Either(Help::Resume);
 /// Short, so that the table stays one.
-const WELL: End = Itself;
+const WELL: ExpectedEnd = Itself;
 
-/// In the order of `Stage`.
-type Row = [End; 12];
+/// In the order of `SplitStage`.
+type Row = [ExpectedEnd; 12];
 
 /// A row for each disaster, a column for each stage of a split.
 #[rustfmt::skip]
@@ -74,11 +74,11 @@ pub const ENDS: &[(Disaster, Row)] = &[
 ];
 
 /// How a disaster at a stage is to end.
-pub fn expected(disaster: Disaster, stage: Stage) -> Option<End> {
+pub fn expected(disaster: Disaster, stage: SplitStage) -> Option<ExpectedEnd> {
     ENDS.iter().find(|(one, _)| *one == disaster).map(|(_, row)| row[stage as usize])
 }
 
-impl End {
+impl ExpectedEnd {
     /// Whether what was needed is what was to be.
     pub fn is(self, helped: &[Help]) -> bool {
         match self {

@@ -2,7 +2,7 @@
 
 /// How far a split is, as far as it matters for how it may end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Stage {
+pub enum SplitStage {
     /// Planned, nothing on any shard.
     Planned,
     /// The first rows are on their way.
@@ -33,7 +33,7 @@ pub enum Stage {
 pub struct Injection {
     /// A named point at which the worker is held, or the name of a phase.
     pub name: &'static str,
-    pub stage: Stage,
+    pub stage: SplitStage,
 }
 
 impl Injection {
@@ -43,78 +43,78 @@ impl Injection {
 
     /// Nothing is decided yet.
     pub fn is_before_decision(&self) -> bool {
-        self.stage <= Stage::Fenced || self.stage == Stage::RollingBack
+        self.stage <= SplitStage::Fenced || self.stage == SplitStage::RollingBack
     }
 }
 
-const fn at(name: &'static str, stage: Stage) -> Injection {
+const fn at(name: &'static str, stage: SplitStage) -> Injection {
     Injection { name, stage }
 }
 
 pub const INJECTIONS: &[Injection] = &[
-    at("planned", Stage::Planned),
-    at("step_chunk", Stage::Copying),
-    at("tailing", Stage::Tailing),
-    at("cutover_begin", Stage::Tailing),
-    at("cutover_disabled", Stage::Closing),
-    at("cutover_locked", Stage::Closing),
-    at("cutover_fenced", Stage::Fenced),
-    at("cutover_applied", Stage::Fenced),
-    at("cutover_sequences", Stage::Fenced),
-    at("cutover_reopened", Stage::Closing),
-    at("cutover_decided", Stage::Decided),
-    at("recovery_fenced", Stage::Decided),
-    at("recovery_awaited", Stage::Decided),
-    at("recovery_caught_up", Stage::Decided),
-    at("cutover_opened", Stage::Opened),
-    at("cutover_moved", Stage::Completed),
-    at("completed", Stage::Completed),
-    at("finish_ready", Stage::Completed),
-    at("finish_begin", Stage::Completed),
-    at("finish_batch", Stage::Finishing),
-    at("finish_rows", Stage::Purged),
-    at("finish_unguarded", Stage::Purged),
-    at("finish_entered", Stage::Purged),
-    at("finish_trigger", Stage::Purged),
-    at("finish_redirected", Stage::Purged),
-    at("finish_untriggered", Stage::Purged),
-    at("finish_left", Stage::Ended),
-    at("finish_dropped", Stage::Ended),
-    at("finish_objects", Stage::Ended),
-    at("rollback_begin", Stage::RollingBack),
-    at("rollback_capture", Stage::RollingBack),
-    at("rollback_batch", Stage::RollingBack),
-    at("rollback_rows", Stage::RollingBack),
-    at("rollback_objects", Stage::RollingBack),
+    at("planned", SplitStage::Planned),
+    at("step_chunk", SplitStage::Copying),
+    at("tailing", SplitStage::Tailing),
+    at("cutover_begin", SplitStage::Tailing),
+    at("cutover_disabled", SplitStage::Closing),
+    at("cutover_locked", SplitStage::Closing),
+    at("cutover_fenced", SplitStage::Fenced),
+    at("cutover_applied", SplitStage::Fenced),
+    at("cutover_sequences", SplitStage::Fenced),
+    at("cutover_reopened", SplitStage::Closing),
+    at("cutover_decided", SplitStage::Decided),
+    at("recovery_fenced", SplitStage::Decided),
+    at("recovery_awaited", SplitStage::Decided),
+    at("recovery_caught_up", SplitStage::Decided),
+    at("cutover_opened", SplitStage::Opened),
+    at("cutover_moved", SplitStage::Completed),
+    at("completed", SplitStage::Completed),
+    at("finish_ready", SplitStage::Completed),
+    at("finish_begin", SplitStage::Completed),
+    at("finish_batch", SplitStage::Finishing),
+    at("finish_rows", SplitStage::Purged),
+    at("finish_unguarded", SplitStage::Purged),
+    at("finish_entered", SplitStage::Purged),
+    at("finish_trigger", SplitStage::Purged),
+    at("finish_redirected", SplitStage::Purged),
+    at("finish_untriggered", SplitStage::Purged),
+    at("finish_left", SplitStage::Ended),
+    at("finish_dropped", SplitStage::Ended),
+    at("finish_objects", SplitStage::Ended),
+    at("rollback_begin", SplitStage::RollingBack),
+    at("rollback_capture", SplitStage::RollingBack),
+    at("rollback_batch", SplitStage::RollingBack),
+    at("rollback_rows", SplitStage::RollingBack),
+    at("rollback_objects", SplitStage::RollingBack),
 ];
 
 /// Where links alone are struck, beside these: what a server leaves behind that ends there,
 /// `faults/injection_points.rs` shows.
 pub const OF_LINKS: &[Injection] = &[
-    at("install_begin", Stage::Planned),
-    at("install_ledger", Stage::Planned),
-    at("install_target", Stage::Planned),
-    at("install_guarded", Stage::Planned),
-    at("install_source", Stage::Planned),
-    at("install_trigger", Stage::Planned),
-    at("reverse_planned", Stage::Planned),
-    at("reverse_captured", Stage::Planned),
-    at("install_done", Stage::Planned),
-    at("backfill_begin", Stage::Copying),
-    at("step_begin", Stage::Copying),
-    at("step_snapshot", Stage::Copying),
-    at("step_window", Stage::Copying),
-    at("step_durable", Stage::Copying),
-    at("step_committed", Stage::Copying),
-    at("step_consumed", Stage::Copying),
-    at("backfill_done", Stage::Copying),
-    at("tail_caught_up", Stage::Copying),
-    at("step_begin", Stage::Tailing),
-    at("step_snapshot", Stage::Tailing),
-    at("step_window", Stage::Tailing),
-    at("step_durable", Stage::Tailing),
-    at("step_committed", Stage::Tailing),
-    at("step_consumed", Stage::Tailing),
+    at("install_begin", SplitStage::Planned),
+    at("install_ledger", SplitStage::Planned),
+    at("install_target", SplitStage::Planned),
+    at("install_guarded", SplitStage::Planned),
+    at("install_source", SplitStage::Planned),
+    at("install_trigger", SplitStage::Planned),
+    at("reverse_planned", SplitStage::Planned),
+    at("reverse_captured", SplitStage::Planned),
+    at("install_done", SplitStage::Planned),
+    at("backfill_begin", SplitStage::Copying),
+    at("step_begin", SplitStage::Copying),
+    at("step_snapshot", SplitStage::Copying),
+    at("step_window", SplitStage::Copying),
+    at("step_durable", SplitStage::Copying),
+    at("step_committed", SplitStage::Copying),
+    at("step_consumed", SplitStage::Copying),
+    at("backfill_done", SplitStage::Copying),
+    at("tail_caught_up", SplitStage::Copying),
+    at("step_begin", SplitStage::Tailing),
+    at("step_snapshot", SplitStage::Tailing),
+    at("step_window", SplitStage::Tailing),
+    at("step_durable", SplitStage::Tailing),
+    at("step_committed", SplitStage::Tailing),
+    at("step_consumed", SplitStage::Tailing),
 ];
 
 /// The server's own points that belong into the matrix, by how their names begin.

@@ -22,10 +22,10 @@ mod selection;
 mod site;
 mod writers;
 
-pub use cell::{Shown, run, run_for};
+pub use cell::{CellResult, run, run_for};
 pub use disaster::{DISASTERS, Disaster, Link, Place};
-pub use expected_ends::{ENDS, End, expected};
+pub use expected_ends::{ENDS, ExpectedEnd, expected};
 pub use full_disk::mounted as small_disk;
-pub use injections::{FAMILIES, INJECTIONS, Injection, OF_LINKS, Stage};
+pub use injections::{FAMILIES, INJECTIONS, Injection, OF_LINKS, SplitStage};
 pub use operator::{Ended, Help};
 pub use selection::CHOSEN;

@@ -2,7 +2,7 @@
 //! makes the call that the error's hint, or the documentation, names.
 
 use super::disaster::{Disaster, Place};
-use super::injections::{Injection, Stage};
+use super::injections::{Injection, SplitStage};
 use super::manual_recovery;
 use super::site::Site;
 use crate::cluster::DATABASE;
@@ -162,7 +162,7 @@ impl Operator<'_> {
     }
 
     fn takes_back(&self, look: &Look) -> bool {
-        self.injection.stage == Stage::RollingBack
+        self.injection.stage == SplitStage::RollingBack
             && look.hint.starts_with("Before the cutover's decision, run SELECT shard_split_rollback")
     }
 
@@ -198,7 +198,7 @@ impl Operator<'_> {
 
     /// The next call on the way; one that is refused is made again at the next look.
     fn ask_for_next(&mut self, look: &Look) -> Result<()> {
-        let goes_back = self.injection.stage == Stage::RollingBack;
+        let goes_back = self.injection.stage == SplitStage::RollingBack;
         let call = match (look.phase.as_str(), look.goal.as_str()) {
             (_, "rolled_back") | ("completed", "finished") => return Ok(()),
             ("completed", _) if look.step == "moved" => "finish($1)",
@@ -239,7 +239,7 @@ impl Operator<'_> {
             Help::RestoreLatest => {
                 let place = self.disaster.place().ok_or("no server was restored")?;
                 self.site.restore_latest(place)?;
-                if self.injection.stage == Stage::Ended { Ok(()) } else { self.call("resume($1)") }
+                if self.injection.stage == SplitStage::Ended { Ok(()) } else { self.call("resume($1)") }
             }
             Help::RestoreBackup => {
                 let place = self.disaster.place().ok_or("no server was restored")?;
@@ -277,16 +277,21 @@ impl Operator<'_> {
     fn replace_what_is_gone(&mut self) -> Result<Option<Ended>> {
         let help = match (self.disaster, self.injection.stage) {
             (Disaster::Gone(Place::Master), _) => Help::NewMaster,
-            (Disaster::Gone(Place::Target), Stage::Finishing | Stage::Purged | Stage::Ended) => {
-                Help::RestoreLatest
-            }
+            (
+                Disaster::Gone(Place::Target),
+                SplitStage::Finishing | SplitStage::Purged | SplitStage::Ended,
+            ) => Help::RestoreLatest,
             (Disaster::Gone(Place::Target), _) if self.injection.is_before_decision() => Help::TargetLost,
-            (Disaster::Gone(Place::Source), stage) if stage >= Stage::Decided && stage <= Stage::Ended => {
+            (Disaster::Gone(Place::Source), stage)
+                if stage >= SplitStage::Decided && stage <= SplitStage::Ended =>
+            {
                 Help::SourceLost
             }
             (Disaster::Gone(_), _) => Help::RestoreBackup,
             // Nobody watches a split that is finished: who has restored a shard knows it.
-            (disaster, Stage::Ended) if disaster.forgets() && disaster.place() != Some(Place::Master) => {
+            (disaster, SplitStage::Ended)
+                if disaster.forgets() && disaster.place() != Some(Place::Master) =>
+            {
                 Help::RestoreLatest
             }
             _ => return Ok(None),

@@ -28,7 +28,7 @@ pub struct Table {
     pub payload: &'static str,
 }
 
-pub struct Stage {
+pub struct HostileCluster {
     pub cluster: Cluster,
     pub keys: Vec<&'static str>,
     pub tables: Vec<Table>,
@@ -50,13 +50,13 @@ fn keyspace_of(number: usize) -> &'static str {
     }
 }
 
-impl Stage {
+impl HostileCluster {
     /// The tables of the first keyspace.
     pub fn of_keyspace(&self) -> impl Iterator<Item = &Table> {
         self.tables.iter().enumerate().filter(|(n, _)| keyspace_of(*n) == KEYSPACE).map(|(_, table)| table)
     }
 
-    pub fn new() -> Result<Stage> {
+    pub fn new() -> Result<HostileCluster> {
         let mut config = vec!["shared_preload_libraries = 'shardmaster, pg_stat_statements'"];
         config.extend(TRACKED);
         config.push("shardmaster.tail_interval = 20");
@@ -67,7 +67,7 @@ impl Stage {
             config.extend(TRACKED);
             cluster.servers.push(Server::start(["a", "b"][side], &config)?);
         }
-        let stage = Stage { cluster, keys: all(), tables: tables() };
+        let stage = HostileCluster { cluster, keys: all(), tables: tables() };
         for side in [0, 1] {
             stage.prepare(side)?;
         }

@@ -6,7 +6,7 @@ mod scope;
 mod sessions;
 mod tables;
 
-pub use scope::What;
+pub use scope::SplitScope;
 use sessions::Sessions;
 pub use tables::{AGENT_HAS_MORE, create_tables, leftovers, name_tables, objects};
 
@@ -63,12 +63,12 @@ pub struct Injection {
 pub struct Matrix {
     cluster: Cluster,
     sessions: Sessions,
-    what: What,
+    what: SplitScope,
     tenants: usize,
 }
 
 impl Matrix {
-    pub fn new(what: What) -> Result<Matrix> {
+    pub fn new(what: SplitScope) -> Result<Matrix> {
         let cluster = Cluster::servers(2, &["fsync = off", "shardmaster.tail_interval = 50"])?;
         what.set_up(&mut cluster.superuser()?)?;
         tables::create_tables_of(&cluster, what.keyspace())?;
@@ -103,7 +103,7 @@ impl Matrix {
 struct Cell<'a> {
     cluster: &'a mut Cluster,
     sessions: &'a mut Sessions,
-    what: What,
+    what: SplitScope,
     at: &'a [Injection],
     fault: Fault,
     tenant: String,
@@ -145,11 +145,11 @@ impl<'a> Cell<'a> {
         let client = cell.sessions.master(cell.cluster)?;
         client.batch_execute("DELETE FROM shardmaster.fault_fired")?;
         match cell.what {
-            What::Tenant => {
+            SplitScope::Tenant => {
                 client.execute("SELECT shard_assign($1, 'shard_a')", &[&cell.tenant])?;
             }
-            What::ReturningRange => cell.move_there_and_back()?,
-            What::Bucket | What::Range => {}
+            SplitScope::ReturningRange => cell.move_there_and_back()?,
+            SplitScope::Bucket | SplitScope::Range => {}
         }
         cell.split = cell.plan(("shard_a", "shard_b"))?;
         cell.version = cell.routing_version()?;

@@ -5,7 +5,7 @@ use postgres::Client;
 
 /// What a cell's split moves: one tenant's rows in any case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum What {
+pub enum SplitScope {
     Tenant,
     /// The bucket in which the tenant is.
     Bucket,
@@ -18,24 +18,24 @@ pub enum What {
 /// More than enough for each cell's tenant to have one of its own.
 const BUCKETS: i32 = 65_536;
 
-impl What {
+impl SplitScope {
     pub(super) fn keyspace(self) -> &'static str {
         match self {
-            What::Tenant => "default",
-            What::Bucket => "buckets",
-            What::Range | What::ReturningRange => "ranges",
+            SplitScope::Tenant => "default",
+            SplitScope::Bucket => "buckets",
+            SplitScope::Range | SplitScope::ReturningRange => "ranges",
         }
     }
 
     /// Makes the keyspace.
     pub(super) fn set_up(self, client: &mut Client) -> Result<()> {
         match self {
-            What::Tenant => {}
-            What::Bucket => {
+            SplitScope::Tenant => {}
+            SplitScope::Bucket => {
                 let query = "SELECT shard_keyspace_add('buckets', 'hash', $1, shards => '{shard_a}')";
                 client.execute(query, &[&BUCKETS])?;
             }
-            What::Range | What::ReturningRange => client.batch_execute(
+            SplitScope::Range | SplitScope::ReturningRange => client.batch_execute(
                 "SELECT shard_keyspace_add('ranges', 'range');
                  SELECT shard_assign_range(NULL, NULL, 'shard_a', 'ranges')",
             )?,
@@ -51,13 +51,15 @@ impl What {
         (source, target): (&str, &str),
     ) -> Result<i64> {
         let (query, count) = match self {
-            What::Tenant => ("SELECT shard_split_plan($1, $2, ARRAY[$3::text]) WHERE $4::int IS NULL", None),
-            What::Bucket => (
+            SplitScope::Tenant => {
+                ("SELECT shard_split_plan($1, $2, ARRAY[$3::text]) WHERE $4::int IS NULL", None)
+            }
+            SplitScope::Bucket => (
                 "SELECT shard_split_plan($1, $2, ARRAY[shard_for($3::text, $4)::text], keyspace => 'buckets')",
                 Some(BUCKETS),
             ),
             // A blank sorts before everything that follows in the name of another tenant.
-            What::Range | What::ReturningRange => (
+            SplitScope::Range | SplitScope::ReturningRange => (
                 "SELECT shard_split_plan_range($1, $2, $3, $3::text || ' ', keyspace => 'ranges') WHERE $4::int IS NULL",
                 None,
             ),
@@ -67,6 +69,6 @@ impl What {
 
     /// Whether its splits come past the point in a way of their own.
     pub(super) fn has(self, point: &str) -> bool {
-        self != What::ReturningRange || point.starts_with("cutover_")
+        self != SplitScope::ReturningRange || point.starts_with("cutover_")
     }
 }

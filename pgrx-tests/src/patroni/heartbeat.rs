@@ -56,7 +56,7 @@ struct Seen {
 }
 
 /// What came of all of them.
-pub struct Beats {
+pub struct HeartbeatReport {
     pub acknowledged: usize,
     /// Acknowledged rows that are not there.
     pub lost: usize,
@@ -66,13 +66,13 @@ pub struct Beats {
     pub outages: Vec<Vec<Span>>,
 }
 
-pub struct Pulse {
+pub struct Heartbeat {
     stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<Seen>>,
 }
 
-impl Pulse {
-    pub fn start(site: &Site) -> Result<Pulse> {
+impl Heartbeat {
+    pub fn start(site: &Site) -> Result<Heartbeat> {
         let stop = Arc::new(AtomicBool::new(false));
         let mut threads = Vec::new();
         for pair in &site.pairs {
@@ -83,13 +83,13 @@ impl Pulse {
             let stop = stop.clone();
             threads.push(std::thread::spawn(move || beat(&config, &stop)));
         }
-        Ok(Pulse { stop, threads })
+        Ok(Heartbeat { stop, threads })
     }
 
     /// Ends them, and looks for what was acknowledged.
-    pub fn stop(mut self, site: &Site) -> Result<Beats> {
+    pub fn stop(mut self, site: &Site) -> Result<HeartbeatReport> {
         self.stop.store(true, Ordering::Relaxed);
-        let mut beats = Beats { acknowledged: 0, lost: 0, losses: Vec::new(), outages: Vec::new() };
+        let mut beats = HeartbeatReport { acknowledged: 0, lost: 0, losses: Vec::new(), outages: Vec::new() };
         for (thread, pair) in self.threads.drain(..).zip(&site.pairs) {
             let seen = thread.join().map_err(|_| Error::from("a pulse panicked"))?;
             let rows = pair.server()?.superuser(DATABASE)?.query("SELECT n FROM pulse", &[])?;
@@ -108,7 +108,7 @@ impl Pulse {
     }
 }
 
-impl Drop for Pulse {
+impl Drop for Heartbeat {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
     }

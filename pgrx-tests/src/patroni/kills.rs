@@ -46,9 +46,21 @@ const POINTS: &[&str] = &[
 /// 3.0.2 with etcd 3 puts its name over that of the new leader, without a condition, when it goes on
 /// between its look at etcd and its update: what the new one has acknowledged alone is then lost,
 /// unless `synchronous_mode_strict` is on, and no standby is ever named again. A watchdog prevents it.
-fn hows() -> &'static [How] {
-    const KILLS: &[How] = &[How::Postgres, How::Postgres, How::Node, How::NodeShortly, How::Patroni];
-    const FREEZES: &[How] = &[How::Postgres, How::Node, How::Patroni, How::Frozen, How::Frozen];
+fn hows() -> &'static [KillMethod] {
+    const KILLS: &[KillMethod] = &[
+        KillMethod::Postgres,
+        KillMethod::Postgres,
+        KillMethod::Node,
+        KillMethod::NodeShortly,
+        KillMethod::Patroni,
+    ];
+    const FREEZES: &[KillMethod] = &[
+        KillMethod::Postgres,
+        KillMethod::Node,
+        KillMethod::Patroni,
+        KillMethod::Frozen,
+        KillMethod::Frozen,
+    ];
     if std::env::var_os("SHARDMASTER_HA_FREEZE").is_some() { FREEZES } else { KILLS }
 }
 
@@ -56,7 +68,7 @@ fn hows() -> &'static [How] {
 const VICTIMS: &[&[usize]] = &[&[MASTER], &[1], &[2], &[MASTER, 1], &[MASTER, 2], &[1, 2]];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum How {
+pub enum KillMethod {
     /// PostgreSQL alone: Patroni gives its leader's key away at once.
     Postgres,
     /// Patroni and PostgreSQL: the key runs out.
@@ -69,37 +81,43 @@ pub enum How {
     Frozen,
 }
 
-impl How {
-    pub const ALL: [How; 5] = [How::Postgres, How::Node, How::NodeShortly, How::Patroni, How::Frozen];
+impl KillMethod {
+    pub const ALL: [KillMethod; 5] = [
+        KillMethod::Postgres,
+        KillMethod::Node,
+        KillMethod::NodeShortly,
+        KillMethod::Patroni,
+        KillMethod::Frozen,
+    ];
 
     /// When whoever looks after the node does something; None: Patroni does it.
     pub fn back_after(self) -> Option<Duration> {
         match self {
-            How::Postgres => None,
-            How::NodeShortly => Some(Duration::from_millis(500)),
-            How::Node | How::Patroni | How::Frozen => Some(Duration::from_secs(TTL + 2)),
+            KillMethod::Postgres => None,
+            KillMethod::NodeShortly => Some(Duration::from_millis(500)),
+            KillMethod::Node | KillMethod::Patroni | KillMethod::Frozen => Some(Duration::from_secs(TTL + 2)),
         }
     }
 }
 
-impl fmt::Display for How {
+impl fmt::Display for KillMethod {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            How::Postgres => "postgres",
-            How::Node => "node",
-            How::NodeShortly => "node, shortly",
-            How::Patroni => "patroni alone",
-            How::Frozen => "node, frozen",
+            KillMethod::Postgres => "postgres",
+            KillMethod::Node => "node",
+            KillMethod::NodeShortly => "node, shortly",
+            KillMethod::Patroni => "patroni alone",
+            KillMethod::Frozen => "node, frozen",
         })
     }
 }
 
 /// A leader that was killed.
 #[derive(Clone, Debug)]
-pub struct Strike {
+pub struct Kill {
     pub at: Instant,
     pub pair: usize,
-    pub how: How,
+    pub how: KillMethod,
     /// Where the split's worker was held; None: wherever it was.
     pub point: Option<&'static str>,
 }
@@ -111,21 +129,21 @@ pub fn clock() -> String {
     format!("{:02}:{:02}:{:02}.{:03}", seconds / 3600, seconds / 60 % 60, seconds % 60, now.subsec_millis())
 }
 
-pub struct Strikes<'a> {
+pub struct Kills<'a> {
     site: &'a Site,
     random: Random,
     /// Nodes that are to come back.
     down: Vec<(Instant, usize, usize)>,
-    done: Vec<Strike>,
+    done: Vec<Kill>,
 }
 
-impl Strikes<'_> {
-    pub fn new(site: &Site, seed: u64) -> Strikes<'_> {
-        Strikes { site, random: Random::new(seed), down: Vec::new(), done: Vec::new() }
+impl Kills<'_> {
+    pub fn new(site: &Site, seed: u64) -> Kills<'_> {
+        Kills { site, random: Random::new(seed), down: Vec::new(), done: Vec::new() }
     }
 
     /// Strikes every few seconds until the time is over; then everybody comes back.
-    pub fn run(mut self, time: Duration) -> Result<Vec<Strike>> {
+    pub fn run(mut self, time: Duration) -> Result<Vec<Kill>> {
         let end = Instant::now() + time;
         while Instant::now() < end {
             let victims = *self.random.one_of(VICTIMS);
@@ -158,21 +176,26 @@ impl Strikes<'_> {
         }
     }
 
-    fn strike(&mut self, leaders: &[(usize, usize)], how: How, point: Option<&'static str>) -> Result<()> {
+    fn strike(
+        &mut self,
+        leaders: &[(usize, usize)],
+        how: KillMethod,
+        point: Option<&'static str>,
+    ) -> Result<()> {
         for (pair, number) in leaders.iter().copied() {
             let at = Instant::now();
             let mut node = self.site.pairs[pair].node(number);
             match how {
-                How::Postgres => node.kill_postgres()?,
-                How::Node | How::NodeShortly => node.kill()?,
-                How::Patroni => node.kill_patroni(),
-                How::Frozen => node.freeze()?,
+                KillMethod::Postgres => node.kill_postgres()?,
+                KillMethod::Node | KillMethod::NodeShortly => node.kill()?,
+                KillMethod::Patroni => node.kill_patroni(),
+                KillMethod::Frozen => node.freeze()?,
             }
             let back = how.back_after();
             self.down.extend(back.map(|after| (at + after, pair, number)));
             let place = point.map_or(String::new(), |point| format!(" at {point}"));
             println!("{} kill {}{number}: {how}{place}", clock(), NAMES[pair]);
-            self.done.push(Strike { at, pair, how, point });
+            self.done.push(Kill { at, pair, how, point });
         }
         if point.is_some() {
             self.release();

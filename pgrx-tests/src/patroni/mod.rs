@@ -1,8 +1,8 @@
 //! High availability as operators have it: source, target and master are each two servers under
 //! Patroni, which replicate synchronously and fail over by themselves.
 //!
-//! `Site` starts and stops all of it. `Strikes` kills leaders, `operator` drives splits meanwhile,
-//! `Pulse` measures how long nobody could write, and `summary` says what came of it.
+//! `Site` starts and stops all of it. `Kills` kills leaders, `operator` drives splits meanwhile,
+//! `Heartbeat` measures how long nobody could write, and `summary` says what came of it.
 
 mod etcd;
 mod heartbeat;
@@ -13,8 +13,8 @@ mod pair;
 mod site;
 mod summary;
 
-pub use heartbeat::{Pulse, Span};
-pub use kills::Strikes;
+pub use heartbeat::{Heartbeat, Span};
+pub use kills::Kills;
 pub use operator::Operator;
 pub use pair::{Pair, Protection};
 pub use site::Site;

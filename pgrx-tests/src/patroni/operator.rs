@@ -41,7 +41,7 @@ struct State {
 
 /// What it has done, and what it has waited for.
 #[derive(Default, Debug)]
-pub struct Done {
+pub struct OperatorReport {
     pub forward: usize,
     pub reversed: usize,
     pub rolled_back: usize,
@@ -62,16 +62,22 @@ pub struct Operator<'a> {
     tenants: Vec<&'a str>,
     random: Random,
     master: Option<Client>,
-    done: Done,
+    done: OperatorReport,
 }
 
 impl<'a> Operator<'a> {
     pub fn new(cluster: &'a Cluster, tenants: Vec<&'a str>, seed: u64) -> Operator<'a> {
-        Operator { cluster, tenants, random: Random::new(seed ^ 0x5eed), master: None, done: Done::default() }
+        Operator {
+            cluster,
+            tenants,
+            random: Random::new(seed ^ 0x5eed),
+            master: None,
+            done: OperatorReport::default(),
+        }
     }
 
     /// Splits until the time is over, and the last one to its end.
-    pub fn run(mut self, goes_on: impl Fn() -> bool) -> Done {
+    pub fn run(mut self, goes_on: impl Fn() -> bool) -> OperatorReport {
         while goes_on() {
             if let Err(error) = self.one_split() {
                 self.done.stuck = Some(error.to_string());

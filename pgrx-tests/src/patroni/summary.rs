@@ -1,8 +1,8 @@
 //! What came of a run: the numbers, and what was promised of them.
 
-use super::heartbeat::{Beats, Span};
-use super::kills::{How, Strike};
-use super::operator::Done;
+use super::heartbeat::{HeartbeatReport, Span};
+use super::kills::{Kill, KillMethod};
+use super::operator::OperatorReport;
 use super::site::NAMES;
 use super::{CUTOVER_TIMEOUT, LOOP_WAIT, REMOTE_TIMEOUT, TTL};
 use crate::records::{self, Fact, milliseconds};
@@ -22,9 +22,9 @@ const MAX_BACKOFF: Duration = Duration::from_secs(15);
 const NOTABLE: Duration = Duration::from_secs(4);
 
 pub struct Summary {
-    pub strikes: Vec<Strike>,
-    pub beats: Beats,
-    pub done: Done,
+    pub kills: Vec<Kill>,
+    pub beats: HeartbeatReport,
+    pub done: OperatorReport,
     pub report: Report,
     /// Times in which a client got no write through.
     pub gaps: Vec<Span>,
@@ -68,7 +68,7 @@ impl Summary {
         let (done, report, clients) = (&self.done, &self.report, self.clients());
         let failover = self.failovers().into_iter().map(|(_, time)| time).max().unwrap_or_default();
         let facts: [Fact<'_>; 11] = [
-            ("kills", &self.strikes.len()),
+            ("kills", &self.kills.len()),
             ("forward", &done.forward),
             ("reversed", &done.reversed),
             ("rolled_back", &done.rolled_back),
@@ -113,13 +113,13 @@ impl Summary {
     }
 
     /// How long each pair took no writes after a kill.
-    fn failovers(&self) -> Vec<(How, Duration)> {
-        let of = |strike: &Strike| {
-            let outages = &self.beats.outages[strike.pair];
-            let outage = outages.iter().find(|span| span.to > strike.at)?;
-            Some((strike.how, outage.to.saturating_duration_since(strike.at)))
+    fn failovers(&self) -> Vec<(KillMethod, Duration)> {
+        let of = |kill: &Kill| {
+            let outages = &self.beats.outages[kill.pair];
+            let outage = outages.iter().find(|span| span.to > kill.at)?;
+            Some((kill.how, outage.to.saturating_duration_since(kill.at)))
         };
-        self.strikes.iter().filter_map(of).collect()
+        self.kills.iter().filter_map(of).collect()
     }
 }
 
@@ -132,12 +132,12 @@ impl fmt::Display for Summary {
         write!(f, "{}", self.report)?;
         let mut line = |name: &str, value: String| writeln!(f, "{name:<38}{value}");
         let kills = |pair: usize| {
-            let of: Vec<&Strike> = self.strikes.iter().filter(|strike| strike.pair == pair).collect();
-            let at_points = of.iter().filter(|strike| strike.point.is_some()).count();
+            let of: Vec<&Kill> = self.kills.iter().filter(|kill| kill.pair == pair).collect();
+            let at_points = of.iter().filter(|kill| kill.point.is_some()).count();
             format!("{} {} ({at_points} at named points)", NAMES[pair], of.len())
         };
         line("kills of leaders", (0..NAMES.len()).map(kills).collect::<Vec<_>>().join(", "))?;
-        for how in How::ALL {
+        for how in KillMethod::ALL {
             let mut times: Vec<Duration> =
                 self.failovers().into_iter().filter(|(of, _)| *of == how).map(|(_, time)| time).collect();
             times.sort_unstable();
@@ -168,7 +168,7 @@ impl fmt::Display for Summary {
         writeln!(
             f,
             "patroni: {} kills; splits {} forward, {} reversed, {} rolled back; {} acknowledged, {} lost, {} doubled, {} misplaced; longest stall of a client {}, of a split {}; failovers up to {}",
-            self.strikes.len(),
+            self.kills.len(),
             done.forward,
             done.reversed,
             done.rolled_back,

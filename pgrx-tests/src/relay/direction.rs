@@ -1,7 +1,7 @@
 //! One way of a connection. What is read is put on the line, where it stays until it is due, and
 //! is handed on in its order: a long line is late, and takes no less for that.
 
-use super::{Faults, Lie, Link, Pipe, lock};
+use super::{Faults, Link, Pipe, Substitution, lock};
 use crate::random::Random;
 use std::io::{ErrorKind, Read, Write};
 use std::net::Shutdown;
@@ -38,7 +38,7 @@ struct Piece {
 
 /// What both ends of the way know.
 #[derive(Clone)]
-pub(super) struct Way {
+pub(super) struct Direction {
     pub link: Arc<Mutex<Link>>,
     pub ended: Arc<AtomicBool>,
     pub pipe: Arc<Mutex<Pipe>>,
@@ -46,7 +46,7 @@ pub(super) struct Way {
     pub is_client: bool,
 }
 
-impl Way {
+impl Direction {
     /// Hands on what comes from one side until either side ends.
     pub fn open(self, from: UnixStream, to: UnixStream) {
         let Ok(both) = from.try_clone() else { return };
@@ -110,7 +110,7 @@ impl Way {
         sent
     }
 
-    fn tell(&self, lie: &Lie, bytes: &mut [u8]) {
+    fn tell(&self, lie: &Substitution, bytes: &mut [u8]) {
         if !self.is_client && lock(&self.pipe).application.contains(&lie.application) {
             lie.tell(bytes);
         }

@@ -5,11 +5,11 @@ mod direction;
 mod requests;
 
 pub use direction::NOTICE;
-pub use requests::Heard;
+pub use requests::Request;
 
 use crate::server::Server;
 use crate::{Result, wait};
-use direction::Way;
+use direction::Direction;
 use std::net::Shutdown;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
@@ -35,18 +35,18 @@ struct Faults {
     /// Percent of what comes that is lost, and sent again.
     loss: usize,
     /// What the server answers to connections of a purpose has these bytes instead of those.
-    lie: Option<Lie>,
+    lie: Option<Substitution>,
 }
 
 /// Of one length, so that no message becomes another one.
 #[derive(Clone, Debug)]
-struct Lie {
+struct Substitution {
     application: String,
     truth: Vec<u8>,
     told: Vec<u8>,
 }
 
-impl Lie {
+impl Substitution {
     fn tell(&self, bytes: &mut [u8]) {
         let length = self.truth.len();
         for at in 0..bytes.len().saturating_sub(length - 1) {
@@ -75,7 +75,7 @@ struct Link {
     faults: Faults,
     pipes: Vec<Arc<Mutex<Pipe>>>,
     /// What the server has been asked; None: nobody listens.
-    heard: Option<Vec<Heard>>,
+    heard: Option<Vec<Request>>,
     /// Until when either way is taken by what is sent already; only of a narrow line.
     busy: [Option<Instant>; 2],
 }
@@ -183,7 +183,7 @@ impl Relay {
     pub fn lie(&self, application: &str, truth: &[u8], told: &[u8]) {
         assert_eq!(truth.len(), told.len());
         let (application, truth, told) = (application.to_owned(), truth.to_vec(), told.to_vec());
-        lock(&self.link).faults.lie = Some(Lie { application, truth, told });
+        lock(&self.link).faults.lie = Some(Substitution { application, truth, told });
     }
 
     /// The link is well again. What fell silent goes on where it was.
@@ -229,6 +229,6 @@ fn accept(link: &Arc<Mutex<Link>>, ended: &Arc<AtomicBool>, client: UnixStream, 
     }));
     lock(link).pipes.push(pipe.clone());
     for (from, to, is_client) in [(up.0, up.1, true), (down.1, down.0, false)] {
-        Way { link: link.clone(), ended: ended.clone(), pipe: pipe.clone(), is_client }.open(from, to);
+        Direction { link: link.clone(), ended: ended.clone(), pipe: pipe.clone(), is_client }.open(from, to);
     }
 }

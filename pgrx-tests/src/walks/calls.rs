@@ -2,7 +2,7 @@
 
 use super::expected_answers::{Answer, Call, answers};
 use super::keys::{BUCKETS, KeyIndex, Space, bounds};
-use super::model::{Phase, Seen};
+use super::model::{Phase, SplitView};
 use super::stage::SHARDS;
 use super::walk::{Walk, seen};
 use crate::{Error, Result};
@@ -14,7 +14,7 @@ use std::time::Duration;
 const OPEN: usize = 4;
 
 /// What a call was answered.
-pub(super) type Told = std::result::Result<(), Refusal>;
+pub(super) type CallResult = std::result::Result<(), Refusal>;
 
 #[derive(Clone, Debug)]
 pub struct Refusal {
@@ -59,14 +59,14 @@ impl Walk {
         }
     }
 
-    pub(super) fn make(&mut self, query: &str) -> Result<Told> {
+    pub(super) fn make(&mut self, query: &str) -> Result<CallResult> {
         let told = self.master()?.batch_execute(query).map_err(Refusal::of);
         self.judge(query, &told)?;
         Ok(told)
     }
 
     /// A refusal has a code of its own and says what to do.
-    pub(super) fn judge(&self, query: &str, told: &Told) -> Result<()> {
+    pub(super) fn judge(&self, query: &str, told: &CallResult) -> Result<()> {
         match told {
             Err(refusal) if refusal.is_lost() => Ok(()),
             Err(refusal) if refusal.code == "XX000" || !refusal.has_hint => {
@@ -163,7 +163,7 @@ impl Walk {
         self.look()?;
         let before = self.model.plan_refusals(sides, &keys);
         let outcome = self.master()?.query_one(query, &[]);
-        let told: Told = match outcome {
+        let told: CallResult = match outcome {
             Ok(row) => {
                 let id: i64 = row.get(0);
                 let seen = self.ask_master(seen)?.into_iter().find(|split| split.id == id);
@@ -225,7 +225,7 @@ impl Walk {
     /// A call for one of the splits, mostly one that gets it further.
     pub(super) fn drive(&mut self) -> Result<String> {
         let all = self.look()?;
-        let open: Vec<Seen> = all.iter().filter(|split| !split.is_over()).cloned().collect();
+        let open: Vec<SplitView> = all.iter().filter(|split| !split.is_over()).cloned().collect();
         let Some(before) = self.choose(&all, &open) else { return self.plan() };
         let call = self.choose_call(&before);
         let query = format!("SELECT {}({})", call.function(), before.id);
@@ -252,7 +252,7 @@ impl Walk {
     }
 
     pub(super) fn run_to(&mut self, phases: &[&str]) -> Result<String> {
-        let open: Vec<Seen> = self.look()?.into_iter().filter(|split| !split.is_over()).collect();
+        let open: Vec<SplitView> = self.look()?.into_iter().filter(|split| !split.is_over()).collect();
         if open.is_empty() {
             return self.plan();
         }
@@ -279,12 +279,12 @@ impl Walk {
         }
     }
 
-    fn choose(&mut self, all: &[Seen], open: &[Seen]) -> Option<Seen> {
+    fn choose(&mut self, all: &[SplitView], open: &[SplitView]) -> Option<SplitView> {
         let from = if open.is_empty() || self.random.percent(12) { all } else { open };
         (!from.is_empty()).then(|| self.random.one_of(from).clone())
     }
 
-    fn choose_call(&mut self, split: &Seen) -> Call {
+    fn choose_call(&mut self, split: &SplitView) -> Call {
         if self.random.percent(20) {
             return *self.random.one_of(&Call::ALL);
         }
@@ -308,17 +308,17 @@ impl Walk {
 
     /// No client may have a route from before a redirect that ends.
     pub(super) fn refresh_routes(&mut self) {
-        let desk = self.writers.desk.clone();
-        let _quiet = desk.quiet();
-        desk.epoch.fetch_add(1, Ordering::Relaxed);
+        let shared = self.writers.shared.clone();
+        let _quiet = shared.quiet();
+        shared.epoch.fetch_add(1, Ordering::Relaxed);
     }
 
     fn compare_answer(
         &mut self,
         call: Call,
         query: &str,
-        (before, after): (&Seen, &Seen),
-        told: &Told,
+        (before, after): (&SplitView, &SplitView),
+        told: &CallResult,
     ) -> Result<()> {
         let possible = answers(call, before, after);
         let as_plan = possible.contains(&Answer::AsPlan);
@@ -394,7 +394,7 @@ pub(super) fn quoted(bound: Option<&str>) -> String {
     bound.map_or("NULL".into(), |bound| format!("'{bound}'"))
 }
 
-pub(super) fn words(told: &Told) -> String {
+pub(super) fn words(told: &CallResult) -> String {
     match told {
         Ok(()) => "done".into(),
         Err(refusal) => refusal.text.clone(),

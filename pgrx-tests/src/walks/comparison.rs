@@ -2,14 +2,14 @@
 
 use super::expected_rows::Rows;
 use super::keys::{KeyIndex, Space};
-use super::stage::Stage;
+use super::stage::WalkCluster;
 use crate::Result;
 use std::collections::BTreeMap;
 
 /// For each key the rows of the first and the second table on one shard.
 pub type Held = BTreeMap<KeyIndex, [Rows; 2]>;
 
-pub fn held(stage: &Stage, shard: usize) -> Result<Held> {
+pub fn held(stage: &WalkCluster, shard: usize) -> Result<Held> {
     let mut client = stage.cluster.owner_of(&stage.cluster.shards[shard])?;
     let mut held: Held = (0..stage.keys.len()).map(|key| (key, Default::default())).collect();
     for space in Space::ALL {

@@ -1,7 +1,7 @@
 //! The end of a walk: documented calls alone bring each split to an end, and nothing is left.
 
 use super::leftovers;
-use super::model::{Phase, Seen};
+use super::model::{Phase, SplitView};
 use super::stage::SHARDS;
 use super::walk::Walk;
 use crate::Result;
@@ -64,7 +64,7 @@ impl Walk {
     /// What an operator does who wants it all over: each split forward or back. Those that
     /// are followed keep their workers, so nobody waits for one before all are asked.
     fn end_splits(&mut self) -> Result<()> {
-        let mut open: Vec<Seen> = self.look()?.into_iter().filter(|split| !split.is_over()).collect();
+        let mut open: Vec<SplitView> = self.look()?.into_iter().filter(|split| !split.is_over()).collect();
         // A split that is being taken back ends with its reverse split, which may be taken back itself.
         open.sort_by_key(|split| {
             let way_back = split.reverse_of.map(|_| split.id);
@@ -78,7 +78,7 @@ impl Walk {
                 self.operate_unless(&format!("SELECT shard_split_rollback({id})"), "55000")?;
             }
         }
-        for Seen { id, reverse_of, .. } in &open {
+        for SplitView { id, reverse_of, .. } in &open {
             let now = self.look()?.into_iter().find(|split| split.id == *id);
             if now.is_none_or(|split| split.is_rolling_back() || split.is_finished) {
                 if reverse_of.is_some() {
@@ -95,7 +95,7 @@ impl Walk {
             }
             self.operate(&format!("SELECT shard_split_finish({id})"))?;
         }
-        for Seen { id, .. } in &open {
+        for SplitView { id, .. } in &open {
             self.wait_for_end(*id)?;
         }
         self.look().map(drop)

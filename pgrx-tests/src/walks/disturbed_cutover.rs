@@ -2,7 +2,7 @@
 //! there.
 
 use super::faults::Fault;
-use super::model::{Phase, Seen};
+use super::model::{Phase, SplitView};
 use super::outages::Place;
 use super::walk::Walk;
 use crate::Result;
@@ -41,12 +41,12 @@ impl Walk {
 
     /// Splits that could be cut over.
     fn ready(&mut self) -> Result<Vec<i64>> {
-        let is_ready = |split: &&Seen| split.phase == Phase::CutoverPending && !split.is_rolling_back();
+        let is_ready = |split: &&SplitView| split.phase == Phase::CutoverPending && !split.is_rolling_back();
         Ok(self.look()?.iter().filter(is_ready).map(|split| split.id).collect())
     }
 
     fn add(&mut self, fault: &Fault) -> Result<()> {
-        let lasting = self.stage.harm(fault, &self.weather, &mut self.random)?;
+        let lasting = self.stage.harm(fault, &self.outages, &mut self.random)?;
         self.lasting.extend(lasting);
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! Which call is accepted in which phase: docs/reference/phases.md as a function.
 
-use super::model::{Phase, Seen};
+use super::model::{Phase, SplitView};
 
 /// A call for one split.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,7 +58,7 @@ fn accepted(yes: bool) -> Answer {
 }
 
 /// What the call is answered in one state.
-fn answer(call: Call, seen: &Seen) -> Answer {
+fn answer(call: Call, seen: &SplitView) -> Answer {
     let (phase, is_back) = (seen.phase, seen.is_rolling_back());
     let rests = phase == Phase::RolledBack && is_back;
     match call {
@@ -87,12 +87,12 @@ fn answer(call: Call, seen: &Seen) -> Answer {
 
 /// What it may be answered by a split that was seen before and after it, and has gone on
 /// meanwhile.
-pub fn answers(call: Call, before: &Seen, after: &Seen) -> Vec<Answer> {
+pub fn answers(call: Call, before: &SplitView, after: &SplitView) -> Vec<Answer> {
     let between = Phase::ALL.iter().map(|(_, phase)| *phase);
     let between = between.filter(|phase| *phase > before.phase && *phase < after.phase);
-    let passed = between.map(|phase| Seen { phase, ..before.clone() });
+    let passed = between.map(|phase| SplitView { phase, ..before.clone() });
     // Where the call was accepted, what is seen afterwards is its effect.
-    let unasked = Seen { goal: before.goal.clone(), ..after.clone() };
+    let unasked = SplitView { goal: before.goal.clone(), ..after.clone() };
     let mut answers: Vec<Answer> = [before.clone(), after.clone(), unasked]
         .into_iter()
         .chain(passed)
@@ -106,11 +106,11 @@ pub fn answers(call: Call, before: &Seen, after: &Seen) -> Vec<Answer> {
 mod tests {
     use super::*;
 
-    fn seen(phase: Phase, goal: &str) -> Seen {
+    fn seen(phase: Phase, goal: &str) -> SplitView {
         let (is_moved, is_failed, is_finished) = (false, false, false);
         let (error, reverse_of, is_taken_back) = (None, None, false);
         let goal = goal.into();
-        Seen { id: 1, phase, goal, is_moved, is_failed, is_finished, error, reverse_of, is_taken_back }
+        SplitView { id: 1, phase, goal, is_moved, is_failed, is_finished, error, reverse_of, is_taken_back }
     }
 
     #[test]
@@ -118,7 +118,7 @@ mod tests {
         let done = seen(Phase::Completed, "completed");
         assert_eq!(answers(Call::Rollback, &done, &done), [Answer::Refused]);
         assert_eq!(answers(Call::Finish, &done, &done), [Answer::Accepted]);
-        let taken_back = Seen { is_taken_back: true, ..done.clone() };
+        let taken_back = SplitView { is_taken_back: true, ..done.clone() };
         assert_eq!(answers(Call::Finish, &taken_back, &taken_back), [Answer::Refused]);
         assert_eq!(answers(Call::Finish, &taken_back, &done), [Answer::Refused, Answer::Accepted]);
     }

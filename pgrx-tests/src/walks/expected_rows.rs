@@ -10,7 +10,7 @@ pub type Change = (i32, Option<String>);
 
 /// The rows of a key, and the changes whose COMMIT had no answer.
 #[derive(Clone, Debug, Default)]
-pub struct Book {
+pub struct ExpectedRows {
     pub rows: Rows,
     doubt: Option<Vec<Change>>,
 }
@@ -26,7 +26,7 @@ fn changed(rows: &Rows, changes: &[Change]) -> Rows {
     rows
 }
 
-impl Book {
+impl ExpectedRows {
     pub fn acknowledged(&mut self, changes: &[Change]) {
         self.rows = changed(&self.rows, changes);
     }
@@ -75,8 +75,8 @@ fn difference(known: &Rows, found: &Rows, doubt: Option<&[Change]>) -> String {
 mod tests {
     use super::*;
 
-    fn book() -> Book {
-        let mut book = Book::default();
+    fn book() -> ExpectedRows {
+        let mut book = ExpectedRows::default();
         book.acknowledged(&[(1, Some("a".into())), (2, Some("b".into()))]);
         book
     }

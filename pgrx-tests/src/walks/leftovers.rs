@@ -1,11 +1,11 @@
 //! What is left on a shard when every split is over: redirects that shard_guards() lists,
 //! and after shard_split_redirect_drop nothing but whose the shard is and what moved last.
 
-use super::stage::Stage;
+use super::stage::WalkCluster;
 use crate::Result;
 
 /// Everything of the agent on a shard, in words.
-pub fn found(stage: &Stage, shard: usize) -> Result<Vec<String>> {
+pub fn found(stage: &WalkCluster, shard: usize) -> Result<Vec<String>> {
     let mut owner = stage.cluster.owner_of(&stage.cluster.shards[shard])?;
     let query = "SELECT 'trigger ' || tgname || ' on ' || tgrelid::regclass FROM pg_trigger
                   WHERE NOT tgisinternal AND tgname ~ 'shardmaster'

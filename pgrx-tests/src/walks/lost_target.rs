@@ -2,7 +2,7 @@
 //! again after all, he cleans it up.
 
 use super::keys::KeyIndex;
-use super::model::{Phase, Seen};
+use super::model::{Phase, SplitView};
 use super::outages::Place;
 use super::walk::Walk;
 use crate::Result;
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 impl Walk {
     pub(super) fn lose_target(&mut self) -> Result<String> {
-        let moving = |split: &Seen| {
+        let moving = |split: &SplitView| {
             // What a reverse split has lost is its split's source.
             split.reverse_of.is_none()
                 && split.phase > Phase::Planning
@@ -36,7 +36,7 @@ impl Walk {
         let server = self.stage.server_of(target);
         // The source must be there: without either nobody can say what is true.
         self.mend_all()?;
-        self.weather.begins(Place::Link(server));
+        self.outages.begins(Place::Link(server));
         self.stage.relays[server].silence();
         std::thread::sleep(Duration::from_millis(self.random.below(500) as u64));
         let rollback = format!("SELECT shard_split_rollback({id}, target_lost => true)");
@@ -48,7 +48,7 @@ impl Walk {
             self.check()?;
         }
         self.stage.relays[server].mend();
-        self.weather.ends(Place::Link(server));
+        self.outages.ends(Place::Link(server));
         if went_back {
             self.clean_target(id, target)?;
         }

@@ -33,7 +33,7 @@ impl Phase {
 
 /// A split as the master shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Seen {
+pub struct SplitView {
     pub id: i64,
     pub phase: Phase,
     /// What was asked for, by the name of the phase; also `finished`.
@@ -48,7 +48,7 @@ pub struct Seen {
     pub is_taken_back: bool,
 }
 
-impl Seen {
+impl SplitView {
     pub fn is_rolling_back(&self) -> bool {
         self.goal == "rolled_back"
     }
@@ -61,7 +61,7 @@ impl Seen {
 
 #[derive(Clone, Debug)]
 pub struct Split {
-    pub seen: Seen,
+    pub seen: SplitView,
     pub space: Space,
     pub source: usize,
     pub target: usize,
@@ -106,7 +106,7 @@ impl Model {
 
     pub fn planned(
         &mut self,
-        seen: Seen,
+        seen: SplitView,
         space: Space,
         (source, target): (usize, usize),
         keys: BTreeSet<KeyIndex>,
@@ -120,7 +120,7 @@ impl Model {
     }
 
     /// Takes what the master shows; a cutover that has decided since moves routes.
-    pub fn observe(&mut self, all: &[Seen]) {
+    pub fn observe(&mut self, all: &[SplitView]) {
         for seen in all {
             self.find_way_back(seen);
             let Some(at) = self.splits.iter().position(|split| split.seen.id == seen.id) else { continue };
@@ -132,12 +132,12 @@ impl Model {
     }
 
     /// A reverse split that is asked for: its split with the shards exchanged.
-    fn find_way_back(&mut self, seen: &Seen) {
+    fn find_way_back(&mut self, seen: &SplitView) {
         if self.split(seen.id).is_some() {
             return;
         }
         let Some(there) = seen.reverse_of.and_then(|id| self.split(id)).cloned() else { return };
-        let fresh = Seen { phase: Phase::Planning, ..seen.clone() };
+        let fresh = SplitView { phase: Phase::Planning, ..seen.clone() };
         self.planned(fresh, there.space, (there.target, there.source), there.keys);
     }
 
@@ -274,10 +274,10 @@ impl Split {
 mod tests {
     use super::*;
 
-    fn seen(id: i64, phase: Phase, goal: &str) -> Seen {
+    fn seen(id: i64, phase: Phase, goal: &str) -> SplitView {
         let (is_moved, is_failed, is_finished) = (false, false, goal == "finished");
         let (error, reverse_of, is_taken_back) = (None, None, false);
-        Seen {
+        SplitView {
             id,
             phase,
             goal: goal.into(),
@@ -343,7 +343,7 @@ mod tests {
         use Expect::{Free, Refused, Served};
         let mut model = model();
         model.observe(&[seen(1, Phase::Completed, "completed")]);
-        let back = |phase, goal| Seen { reverse_of: Some(1), ..seen(2, phase, goal) };
+        let back = |phase, goal| SplitView { reverse_of: Some(1), ..seen(2, phase, goal) };
         model.observe(&[back(Phase::Tailing, "completed")]);
         assert_eq!(expected(&model), [Refused, Served, Free]);
         model.observe(&[seen(1, Phase::Completed, "finished"), back(Phase::Completed, "completed")]);

@@ -19,37 +19,37 @@ pub enum Place {
 }
 
 #[derive(Debug)]
-struct Storm {
+struct Outage {
     place: Place,
     until: Option<Instant>,
 }
 
 #[derive(Debug, Default)]
-pub struct Weather {
-    storms: Mutex<Vec<Storm>>,
+pub struct Outages {
+    entries: Mutex<Vec<Outage>>,
 }
 
-impl Weather {
-    fn storms(&self) -> std::sync::MutexGuard<'_, Vec<Storm>> {
-        self.storms.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+impl Outages {
+    fn entries(&self) -> std::sync::MutexGuard<'_, Vec<Outage>> {
+        self.entries.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
     pub fn begins(&self, place: Place) {
-        self.storms().push(Storm { place, until: None });
+        self.entries().push(Outage { place, until: None });
     }
 
     pub fn ends(&self, place: Place) {
-        for storm in self.storms().iter_mut().filter(|storm| storm.place == place) {
-            storm.until.get_or_insert_with(Instant::now);
+        for outage in self.entries().iter_mut().filter(|outage| outage.place == place) {
+            outage.until.get_or_insert_with(Instant::now);
         }
     }
 
     /// The latest moment since `since` at which one of the places was in trouble; None: at
     /// none.
     pub fn last_trouble(&self, places: &[Place], since: Instant) -> Option<Instant> {
-        let storms = self.storms();
-        let ended = storms.iter().filter(|storm| places.contains(&storm.place));
-        ended.map(|storm| storm.until.unwrap_or_else(Instant::now)).filter(|end| *end >= since).max()
+        let entries = self.entries();
+        let ended = entries.iter().filter(|outage| places.contains(&outage.place));
+        ended.map(|outage| outage.until.unwrap_or_else(Instant::now)).filter(|end| *end >= since).max()
     }
 
     /// Whether somebody who has waited since `began` has waited too long: what trouble leaves
@@ -64,6 +64,6 @@ impl Weather {
 
     /// Whether one of the places is in trouble now.
     pub fn lasts(&self, places: &[Place]) -> bool {
-        self.storms().iter().any(|storm| storm.until.is_none() && places.contains(&storm.place))
+        self.entries().iter().any(|outage| outage.until.is_none() && places.contains(&outage.place))
     }
 }

@@ -49,8 +49,8 @@ impl Walk {
         let space = *self.random.one_of(&Space::ALL);
         let table = *self.random.one_of(&space.tables());
         let column = *self.random.one_of(&[space.column(), "val"]);
-        let desk = self.writers.desk.clone();
-        let quiet = desk.quiet();
+        let shared = self.writers.shared.clone();
+        let quiet = shared.quiet();
         self.excuse_failures();
         let there = format!("ALTER TABLE {table} RENAME COLUMN {column} TO renamed");
         if self.own(shard, &there)? {
@@ -66,8 +66,8 @@ impl Walk {
     fn rename_table(&mut self, shard: usize) -> Result<String> {
         let space = *self.random.one_of(&Space::ALL);
         let table = *self.random.one_of(&space.tables());
-        let desk = self.writers.desk.clone();
-        let quiet = desk.quiet();
+        let shared = self.writers.shared.clone();
+        let quiet = shared.quiet();
         self.excuse_failures();
         if self.own(shard, &format!("ALTER TABLE {table} RENAME TO renamed"))? {
             std::thread::sleep(NOTICED);
@@ -133,8 +133,8 @@ impl Walk {
     /// written again.
     fn truncate_leaf(&mut self, shard: usize) -> Result<String> {
         let leaf = format!("{}_low", Space::Hash.tables()[1]);
-        let desk = self.writers.desk.clone();
-        let _quiet = desk.quiet();
+        let shared = self.writers.shared.clone();
+        let _quiet = shared.quiet();
         let outcome = self.stage.client_of(shard).and_then(|mut client| {
             Ok(client.batch_execute(&format!("SET lock_timeout = '2s'; TRUNCATE {leaf}"))?)
         });

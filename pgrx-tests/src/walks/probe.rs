@@ -2,8 +2,8 @@
 //! each key is tried on each shard, and taken back.
 
 use super::keys::KeyIndex;
-use super::outages::{Place, Weather};
-use super::stage::{BOUND, SHARDS, Stage};
+use super::outages::{Outages, Place};
+use super::stage::{BOUND, SHARDS, WalkCluster};
 use crate::{Error, Result};
 use postgres::Client;
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ const PAUSE: Duration = Duration::from_millis(20);
 
 /// What a shard says to a write.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Said {
+pub enum ProbeAnswer {
     Writable,
     /// "Retry": SM001, SM002, or a transaction from before.
     Retry(String),
@@ -22,19 +22,21 @@ pub enum Said {
     Other(String),
 }
 
-impl Said {
-    fn of(outcome: std::result::Result<(), Error>) -> Said {
-        let Err(error) = outcome else { return Said::Other("the probe did not end with an error".into()) };
+impl ProbeAnswer {
+    fn of(outcome: std::result::Result<(), Error>) -> ProbeAnswer {
+        let Err(error) = outcome else {
+            return ProbeAnswer::Other("the probe did not end with an error".into());
+        };
         match error.sqlstate() {
-            Some("WK000") => Said::Writable,
-            Some("SM001" | "SM002" | "40001") => Said::Retry(error.to_string()),
+            Some("WK000") => ProbeAnswer::Writable,
+            Some("SM001" | "SM002" | "40001") => ProbeAnswer::Retry(error.to_string()),
             // Cancelled while it waited at a fence, or in a lock.
-            Some("57014") => Said::Retry(error.to_string()),
+            Some("57014") => ProbeAnswer::Retry(error.to_string()),
             Some(state) if state.starts_with("57P") || state.starts_with("08") => {
-                Said::Unreachable(error.to_string())
+                ProbeAnswer::Unreachable(error.to_string())
             }
-            None => Said::Unreachable(error.to_string()),
-            Some(_) => Said::Other(error.to_string()),
+            None => ProbeAnswer::Unreachable(error.to_string()),
+            Some(_) => ProbeAnswer::Other(error.to_string()),
         }
     }
 }
@@ -50,19 +52,19 @@ impl Prober {
         Prober { sessions: (0..SHARDS).map(|_| None).collect() }
     }
 
-    pub fn ask(&mut self, stage: &Stage, shard: usize, key: KeyIndex) -> Said {
+    pub fn ask(&mut self, stage: &WalkCluster, shard: usize, key: KeyIndex) -> ProbeAnswer {
         let key = &stage.keys[key];
         let slot = &mut self.sessions[shard];
         let client = match slot {
             Some(client) => client,
             None => match connect(stage, shard) {
                 Ok(client) => slot.insert(client),
-                Err(error) => return Said::Unreachable(error.to_string()),
+                Err(error) => return ProbeAnswer::Unreachable(error.to_string()),
             },
         };
         let query = format!("SELECT probe('{}', '{}')", key.space.tables()[0], key.text);
-        let said = Said::of(client.batch_execute(&query).map_err(Error::from));
-        if matches!(said, Said::Unreachable(_)) {
+        let said = ProbeAnswer::of(client.batch_execute(&query).map_err(Error::from));
+        if matches!(said, ProbeAnswer::Unreachable(_)) {
             *slot = None;
         }
         said
@@ -72,8 +74,8 @@ impl Prober {
     /// that has happened to the places excuses it.
     pub fn await_writable(
         &mut self,
-        stage: &Stage,
-        weather: &Weather,
+        stage: &WalkCluster,
+        outages: &Outages,
         (shard, key): (usize, KeyIndex),
         places: &[Place],
         mut goes_on: impl FnMut() -> Result<bool>,
@@ -82,17 +84,17 @@ impl Prober {
         loop {
             let said = self.ask(stage, shard, key);
             match said {
-                Said::Writable => return Ok(()),
-                Said::Other(text) => return Err(text.into()),
-                Said::Retry(_) | Said::Unreachable(_) => {}
+                ProbeAnswer::Writable => return Ok(()),
+                ProbeAnswer::Other(text) => return Err(text.into()),
+                ProbeAnswer::Retry(_) | ProbeAnswer::Unreachable(_) => {}
             }
             if !goes_on()? {
                 return Ok(());
             }
-            if weather.lasts(places) && began.elapsed() > BOUND {
+            if outages.lasts(places) && began.elapsed() > BOUND {
                 return Ok(());
             }
-            if weather.is_too_long(places, began) {
+            if outages.is_too_long(places, began) {
                 return Err(format!("refused for {:?}: {said:?}", began.elapsed()).into());
             }
             std::thread::sleep(PAUSE);
@@ -100,7 +102,7 @@ impl Prober {
     }
 }
 
-fn connect(stage: &Stage, shard: usize) -> Result<Client> {
+fn connect(stage: &WalkCluster, shard: usize) -> Result<Client> {
     let mut client = stage.client_of(shard)?;
     client.batch_execute("SET statement_timeout = '4s'")?;
     Ok(client)

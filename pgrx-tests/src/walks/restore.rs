@@ -1,7 +1,7 @@
 //! A master that is gone for good, and another one restored from its dump, which is a moment
 //! older: it takes the shards over.
 
-use super::model::{Phase, Seen};
+use super::model::{Phase, SplitView};
 use super::outages::Place;
 use super::stage::SHARDS;
 use super::walk::Walk;
@@ -28,11 +28,11 @@ impl Walk {
             Ok(command)
         };
         env::run(program("pg_dump")?.arg("-f").arg(&dump).args(["-d", DATABASE]))?;
-        let (mut restore, desk) = (program("psql")?, self.writers.desk.clone());
+        let (mut restore, shared) = (program("psql")?, self.writers.shared.clone());
         std::thread::sleep(Duration::from_millis(self.random.below(SINCE_THE_DUMP) as u64));
         // Clients that ask for a route while there is no master are none of this.
-        let quiet = desk.quiet();
-        self.weather.begins(Place::Master);
+        let quiet = shared.quiet();
+        self.outages.begins(Place::Master);
         self.excuse_all_failures();
         let mut postgres = self.stage.cluster.master.superuser("postgres")?;
         postgres.batch_execute(&format!("DROP DATABASE {DATABASE} WITH (FORCE)"))?;
@@ -43,7 +43,7 @@ impl Walk {
             let adopt = format!("SELECT shard_adopt('{}')", self.stage.shard_name(shard));
             self.operate(&adopt)?;
         }
-        self.weather.ends(Place::Master);
+        self.outages.ends(Place::Master);
         self.excuse_all_failures();
         self.take_up_splits()?;
         self.is_restored = true;
@@ -53,15 +53,16 @@ impl Walk {
     /// Shards may know decisions that the new master does not: it takes them over when splits
     /// are resumed, and until then nobody can say where a key is writable.
     fn take_up_splits(&mut self) -> Result<()> {
-        let open: Vec<Seen> = self.look()?.into_iter().filter(|split| !split.is_over()).collect();
-        for Seen { id, .. } in open {
+        let open: Vec<SplitView> = self.look()?.into_iter().filter(|split| !split.is_over()).collect();
+        for SplitView { id, .. } in open {
             self.operate(&format!("SELECT shard_split_resume({id})"))?;
         }
         let deadline = Instant::now() + SETTLED;
-        let is_deciding = |split: &Seen| split.phase == Phase::CutoverPending && split.goal == "completed";
+        let is_deciding =
+            |split: &SplitView| split.phase == Phase::CutoverPending && split.goal == "completed";
         loop {
             let opened = self.opened()?;
-            let is_lost = |split: &Seen| {
+            let is_lost = |split: &SplitView| {
                 opened.contains(&split.id) && split.phase != Phase::Completed && !split.is_failed
             };
             if !self.look()?.iter().any(|split| is_deciding(split) || !split.is_over() && is_lost(split)) {

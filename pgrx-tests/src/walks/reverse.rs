@@ -1,7 +1,7 @@
 //! Splits that their operator takes back after their cutover.
 
-use super::calls::{Refusal, Told, words};
-use super::model::{Phase, Seen, Status};
+use super::calls::{CallResult, Refusal, words};
+use super::model::{Phase, SplitView, Status};
 use super::walk::Walk;
 use crate::Result;
 
@@ -17,7 +17,7 @@ impl Walk {
         let id = *self.random.one_of(from);
         let may_be_refused = self.may_be_refused(id);
         let query = format!("SELECT shard_split_reverse({id}, copy_again => true)");
-        let told: Told = self.master()?.query_one(&query, &[]).map(drop).map_err(Refusal::of);
+        let told: CallResult = self.master()?.query_one(&query, &[]).map(drop).map_err(Refusal::of);
         self.judge(&query, &told)?;
         self.look()?;
         match &told {
@@ -42,6 +42,6 @@ impl Walk {
     }
 }
 
-fn is_open(split: &Seen) -> bool {
+fn is_open(split: &SplitView) -> bool {
     split.phase == Phase::Completed && !split.is_finished && split.goal == "completed"
 }

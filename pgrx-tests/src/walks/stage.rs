@@ -17,14 +17,14 @@ pub const DEADLINE: Duration = Duration::from_secs(3);
 /// For how long a key may be refused while its shard lives.
 pub const BOUND: Duration = Duration::from_secs(5);
 
-pub struct Stage {
+pub struct WalkCluster {
     pub cluster: Cluster,
     pub relays: Vec<Relay>,
     pub keys: Vec<Key>,
 }
 
-impl Stage {
-    pub fn new() -> Result<Stage> {
+impl WalkCluster {
+    pub fn new() -> Result<WalkCluster> {
         let mut cluster = Cluster::servers(
             SERVERS,
             &[
@@ -40,7 +40,7 @@ impl Stage {
         let key = "shard_d".to_owned();
         cluster.shards.push(Shard { key, server: Some(SERVERS - 1), namespace: OTHER.into() });
         let relays = cluster.servers.iter().map(Relay::before).collect::<Result<Vec<_>>>()?;
-        let stage = Stage { cluster, relays, keys: keys::all() };
+        let stage = WalkCluster { cluster, relays, keys: keys::all() };
         stage.link()?;
         stage.add_other()?;
         for shard in &stage.cluster.shards {

@@ -3,13 +3,13 @@
 use super::calls::{COPIED_BEFORE, LACKS_PARTITION};
 use super::comparison;
 use super::expected_rows::Rows;
-use super::faults::{Fault, Lasting};
+use super::faults::{Fault, LastingFault};
 use super::keys::{KeyIndex, Space};
-use super::model::{Expect, Model, Phase, Seen};
-use super::outages::{Place, Weather};
+use super::model::{Expect, Model, Phase, SplitView};
+use super::outages::{Outages, Place};
 use super::owner_ddl::Spares;
-use super::probe::{Prober, Said};
-use super::stage::{BOUND, SHARDS, Stage};
+use super::probe::{ProbeAnswer, Prober};
+use super::stage::{BOUND, SHARDS, WalkCluster};
 use super::writers::Writers;
 use crate::random::Random;
 use crate::{Error, Result, wait};
@@ -22,15 +22,15 @@ const LIMIT: Duration = Duration::from_secs(180);
 const COMPARE_EVERY: usize = 12;
 
 pub struct Walk {
-    pub stage: Stage,
+    pub stage: WalkCluster,
     pub model: Model,
     pub random: Random,
     pub trail: Vec<String>,
-    pub(super) weather: Arc<Weather>,
+    pub(super) outages: Arc<Outages>,
     pub(super) writers: Writers,
     prober: Prober,
     master: Option<Client>,
-    pub(super) lasting: Vec<Lasting>,
+    pub(super) lasting: Vec<LastingFault>,
     pub(super) points: Vec<String>,
     pub(super) has_faults: bool,
     /// A transaction of this walk keeps rows from the clients.
@@ -48,15 +48,15 @@ pub struct Walk {
 
 impl Walk {
     pub fn new(seed: u64, has_faults: bool) -> Result<Walk> {
-        let stage = Stage::new()?;
-        let weather = Arc::new(Weather::default());
-        let writers = Writers::start(&stage, weather.clone(), seed);
+        let stage = WalkCluster::new()?;
+        let outages = Arc::new(Outages::default());
+        let writers = Writers::start(&stage, outages.clone(), seed);
         let mut walk = Walk {
             model: Model::new(vec![None; stage.keys.len()], SHARDS),
             stage,
             random: Random::new(seed),
             trail: Vec::new(),
-            weather,
+            outages,
             writers,
             prober: Prober::new(),
             master: None,
@@ -115,7 +115,7 @@ impl Walk {
 
     /// Makes a step; afterwards everything must be true.
     pub fn step(&mut self) -> Result<()> {
-        self.stage.clear_up(&mut self.lasting, &self.weather, false)?;
+        self.stage.clear_up(&mut self.lasting, &self.outages, false)?;
         if self.has_faults && self.random.percent(2) {
             let text = self.restore_master()?;
             self.note(text);
@@ -125,7 +125,7 @@ impl Walk {
         } else if self.has_faults && self.random.percent(15) {
             let fault = Fault::choose(&mut self.random, &self.points);
             self.note(format!("{fault:?}"));
-            let lasting = self.stage.harm(&fault, &self.weather, &mut self.random)?;
+            let lasting = self.stage.harm(&fault, &self.outages, &mut self.random)?;
             self.lasting.extend(lasting);
         } else {
             let text = self.call()?;
@@ -145,7 +145,7 @@ impl Walk {
     }
 
     /// Splits as they are now; the model follows.
-    pub(super) fn look(&mut self) -> Result<Vec<Seen>> {
+    pub(super) fn look(&mut self) -> Result<Vec<SplitView>> {
         let seen = self.ask_master(seen)?;
         self.model.observe(&seen);
         let is_excused = |(code, message): &(String, String)| {
@@ -178,12 +178,12 @@ impl Walk {
 
     /// Nothing of what was done to servers and links lasts any longer.
     pub(super) fn mend_all(&mut self) -> Result<()> {
-        self.stage.clear_up(&mut self.lasting, &self.weather, true)
+        self.stage.clear_up(&mut self.lasting, &self.outages, true)
     }
 
     /// What failed because of a name that is back is resumed by its operator.
     fn resume_failed(&mut self) -> Result<()> {
-        let failed: Vec<Seen> = self.look()?.into_iter().filter(|split| split.is_failed).collect();
+        let failed: Vec<SplitView> = self.look()?.into_iter().filter(|split| split.is_failed).collect();
         for split in failed {
             self.resume(&split)?;
             self.note(format!("it had failed: {:?}", split.error));
@@ -193,7 +193,7 @@ impl Walk {
 
     /// A split goes on, or back where its error says so. Partitions that one side alone has are remarks of its
     /// check, and as they should be.
-    pub(super) fn resume(&mut self, Seen { id, phase, error, .. }: &Seen) -> Result<()> {
+    pub(super) fn resume(&mut self, SplitView { id, phase, error, .. }: &SplitView) -> Result<()> {
         if error.as_ref().is_some_and(|(_, message)| message.contains(COPIED_BEFORE)) {
             return self.operate_unless(&format!("SELECT shard_split_rollback({id})"), "55000").map(drop);
         }
@@ -237,7 +237,7 @@ impl Walk {
     }
 
     pub(super) fn check(&mut self) -> Result<()> {
-        if let Some(problem) = self.writers.desk.problem() {
+        if let Some(problem) = self.writers.shared.problem() {
             return Err(problem.into());
         }
         let mut keys: Vec<KeyIndex> = (0..self.stage.keys.len()).collect();
@@ -261,7 +261,7 @@ impl Walk {
     /// was true afterwards than before: of what is between nothing is known.
     fn check_keys(&mut self, keys: Vec<KeyIndex>) -> Result<Vec<KeyIndex>> {
         let before = self.expected(&keys)?;
-        let mut said: Vec<[Said; SHARDS]> = Vec::new();
+        let mut said: Vec<[ProbeAnswer; SHARDS]> = Vec::new();
         for key in &keys {
             said.push(std::array::from_fn(|shard| self.prober.ask(&self.stage, shard, *key)));
         }
@@ -305,10 +305,10 @@ impl Walk {
                 }
             }
             let places: Vec<Place> = (0..SHARDS).flat_map(|shard| self.places_of(shard)).collect();
-            if self.weather.lasts(&places) && began.elapsed() > BOUND {
+            if self.outages.lasts(&places) && began.elapsed() > BOUND {
                 return Ok(());
             }
-            if self.weather.is_too_long(&places, began) {
+            if self.outages.is_too_long(&places, began) {
                 return Err(format!("no route for a write of \"{name}\" for {:?}", began.elapsed()).into());
             }
             std::thread::sleep(Duration::from_millis(20)); // between two looks
@@ -317,17 +317,24 @@ impl Walk {
         }
     }
 
-    fn check_said(&mut self, (shard, key): (usize, KeyIndex), expect: Expect, said: Said) -> Result<()> {
+    fn check_said(
+        &mut self,
+        (shard, key): (usize, KeyIndex),
+        expect: Expect,
+        said: ProbeAnswer,
+    ) -> Result<()> {
         let what = || format!("\"{}\" on shard {shard}", self.stage.keys[key].text);
         match (expect, said) {
-            (_, Said::Other(text)) => Err(format!("{}: {text}", what()).into()),
-            (Expect::Served, Said::Retry(_) | Said::Unreachable(_)) => self.await_served(shard, key),
-            (Expect::Refused, Said::Writable) => {
+            (_, ProbeAnswer::Other(text)) => Err(format!("{}: {text}", what()).into()),
+            (Expect::Served, ProbeAnswer::Retry(_) | ProbeAnswer::Unreachable(_)) => {
+                self.await_served(shard, key)
+            }
+            (Expect::Refused, ProbeAnswer::Writable) => {
                 let route = self.model.routes[key];
                 Err(format!("{} is writable, but routed to {route:?}", what()).into())
             }
-            (Expect::Free, Said::Retry(text)) => self.await_free(shard, key, &text),
-            (_, Said::Writable | Said::Retry(_) | Said::Unreachable(_)) => Ok(()),
+            (Expect::Free, ProbeAnswer::Retry(text)) => self.await_free(shard, key, &text),
+            (_, ProbeAnswer::Writable | ProbeAnswer::Retry(_) | ProbeAnswer::Unreachable(_)) => Ok(()),
         }
     }
 
@@ -349,7 +356,7 @@ impl Walk {
 
     fn await_served(&mut self, shard: usize, key: KeyIndex) -> Result<()> {
         let places = self.excuses(shard, key);
-        let (stage, weather, model) = (&self.stage, &self.weather, &self.model);
+        let (stage, outages, model) = (&self.stage, &self.outages, &self.model);
         let is_routed = || {
             // A cutover may decide meanwhile: then this is another shard's.
             let mut master = wait::until("the master", LIMIT, || Ok(stage.cluster.superuser().ok()))?;
@@ -357,7 +364,7 @@ impl Walk {
             now.observe(&seen(&mut master).map_err(Error::from)?);
             Ok(now.routes[key] == Some(shard))
         };
-        let outcome = self.prober.await_writable(stage, weather, (shard, key), &places, is_routed);
+        let outcome = self.prober.await_writable(stage, outages, (shard, key), &places, is_routed);
         outcome.map_err(|e| e.context(&format!("\"{}\" on its shard {shard}", stage.keys[key].text)))
     }
 
@@ -365,14 +372,14 @@ impl Walk {
     /// at the latest when workers have cleaned up.
     fn await_free(&mut self, shard: usize, key: KeyIndex, text: &str) -> Result<()> {
         let places = self.places_of(shard);
-        let (stage, weather, model) = (&self.stage, &self.weather, &self.model);
+        let (stage, outages, model) = (&self.stage, &self.outages, &self.model);
         let is_free = || {
             let mut master = wait::until("the master", LIMIT, || Ok(stage.cluster.superuser().ok()))?;
             let mut now = model.clone();
             now.observe(&seen(&mut master).map_err(Error::from)?);
             Ok(now.expect(shard, key) == Expect::Free)
         };
-        let outcome = self.prober.await_writable(stage, weather, (shard, key), &places, is_free);
+        let outcome = self.prober.await_writable(stage, outages, (shard, key), &places, is_free);
         outcome.map_err(|e| {
             let name = &stage.keys[key].text;
             e.context(&format!("\"{name}\" on shard {shard}, where nothing should refuse it ({text})"))
@@ -381,8 +388,8 @@ impl Walk {
 
     /// The books against what shards hold, with nobody writing.
     pub(super) fn compare(&mut self) -> Result<()> {
-        let desk = self.writers.desk.clone();
-        let _quiet = desk.quiet();
+        let shared = self.writers.shared.clone();
+        let _quiet = shared.quiet();
         for _ in 0..50 {
             self.look()?;
             // Read before the shards: a split that ends meanwhile has had its rows there.
@@ -413,7 +420,7 @@ impl Walk {
         if model != Some(route) {
             return Err(format!("\"{name}\" is routed to {route}, not to {model:?}").into());
         }
-        let mut books = self.writers.desk.books();
+        let mut books = self.writers.shared.books();
         let Some(book) = books.get_mut(&key) else { return Ok(()) };
         let [parents, children] = held;
         for (table, rows) in self.stage.keys[key].space.tables().into_iter().zip(held) {
@@ -484,7 +491,7 @@ impl Walk {
 }
 
 /// Splits as the master shows them.
-pub(super) fn seen(master: &mut Client) -> std::result::Result<Vec<Seen>, postgres::Error> {
+pub(super) fn seen(master: &mut Client) -> std::result::Result<Vec<SplitView>, postgres::Error> {
     let query =
         // A reverse split that nobody has asked for is part of its split.
         "SELECT id, phase, goal, cutover_step = 'moved', activity = 'failed', finished_at IS NOT NULL,
@@ -495,7 +502,7 @@ pub(super) fn seen(master: &mut Client) -> std::result::Result<Vec<Seen>, postgr
     let rows = master.query(query, &[])?;
     let split = |row: &postgres::Row| {
         let error = row.get::<_, Option<String>>(6).zip(row.get::<_, Option<String>>(7));
-        Some(Seen {
+        Some(SplitView {
             id: row.get(0),
             phase: Phase::named(row.get(1))?,
             goal: row.get(2),

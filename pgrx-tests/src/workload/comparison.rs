@@ -8,7 +8,7 @@ use std::collections::HashMap;
 
 /// A row as a shard holds it.
 #[derive(Clone, Debug)]
-pub struct Found {
+pub struct FoundRow {
     /// Index of the shard.
     pub shard: usize,
     /// None: no tenant of the workload.
@@ -21,7 +21,7 @@ pub struct Found {
     pub details: String,
 }
 
-impl Found {
+impl FoundRow {
     fn is(&self, number: Number, row: &Row) -> bool {
         self.tenant == Some(row.tenant)
             && row.id.is_none_or(|id| id == self.id)
@@ -35,7 +35,7 @@ impl Found {
 }
 
 /// All rows of all shards, by number.
-pub type Rows = HashMap<(Table, Number), Vec<Found>>;
+pub type Rows = HashMap<(Table, Number), Vec<FoundRow>>;
 
 /// How the record and the shards differ.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -91,7 +91,7 @@ pub fn read_shards(cluster: &Cluster, tenants: &[String]) -> Result<Rows> {
             );
             let mut found = client.query_raw(query.as_str(), std::iter::empty::<i32>())?;
             while let Some(row) = found.next()? {
-                let seen = Found {
+                let seen = FoundRow {
                     shard,
                     tenant: numbers.get(row.get::<_, &str>(1)).copied(),
                     id: row.get(2),
@@ -137,7 +137,7 @@ pub fn compare(ledger: &Ledger, found: &Rows, routed: &[usize]) -> Comparison {
 
 /// Is the row, where it is routed, what the record says? Copies elsewhere are
 /// counted as doubled and misplaced, not here.
-fn is_as_known(number: Number, state: &State, copies: &[Found], routed: &[usize]) -> bool {
+fn is_as_known(number: Number, state: &State, copies: &[FoundRow], routed: &[usize]) -> bool {
     state.possible().into_iter().any(|possible| match possible {
         Some(row) => copies.iter().any(|copy| copy.shard == routed[row.tenant] && copy.is(number, row)),
         None => copies.iter().all(|copy| copy.tenant.is_some_and(|tenant| routed[tenant] != copy.shard)),
@@ -155,8 +155,8 @@ mod tests {
         Row { id: Some(7), ..Row::new(1, 42, Some(3)) }
     }
 
-    fn found(shard: usize, row: &Row) -> Found {
-        Found {
+    fn found(shard: usize, row: &Row) -> FoundRow {
+        FoundRow {
             shard,
             tenant: Some(row.tenant),
             id: row.id.unwrap(),
@@ -169,7 +169,7 @@ mod tests {
     }
 
     /// (lost, doubled, misplaced) of one row in the record.
-    fn judge(state: State, copies: Vec<Found>) -> (u64, u64, u64) {
+    fn judge(state: State, copies: Vec<FoundRow>) -> (u64, u64, u64) {
         let mut ledger = Ledger::default();
         let change = |after| Change { table: Table::Orders, number: 42, after };
         match state {
@@ -202,7 +202,7 @@ mod tests {
 
     #[test]
     fn every_column_is_compared() {
-        let spoilt: [fn(&mut Found); 6] = [
+        let spoilt: [fn(&mut FoundRow); 6] = [
             |f| f.id += 1,
             |f| f.account = None,
             |f| f.code.push('x'),

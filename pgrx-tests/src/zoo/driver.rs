@@ -1,6 +1,6 @@
 //! Takes tables of the zoo through a split, changing their rows at each moment.
 
-use super::requirements::Has;
+use super::requirements::ServerFeatures;
 use super::{Case, add_maps, add_tables, comparison};
 use crate::cluster::{Cluster, DATABASE, MOVER};
 use crate::split::Split;
@@ -12,24 +12,25 @@ pub const LIMIT: Duration = Duration::from_secs(300);
 
 /// A shard: a database of one of the cluster's servers.
 #[derive(Clone, Debug)]
-pub struct Place {
+pub struct ShardDatabase {
     pub shard: String,
     pub server: usize,
     pub database: String,
     pub encoding: String,
 }
 
-impl Place {
+impl ShardDatabase {
     /// The shard that a server of the cluster is.
-    pub fn of(cluster: &Cluster, server: usize) -> Place {
+    pub fn of(cluster: &Cluster, server: usize) -> ShardDatabase {
         let shard = cluster.shards[server].key.clone();
-        Place { shard, server, database: DATABASE.into(), encoding: "UTF8".into() }
+        ShardDatabase { shard, server, database: DATABASE.into(), encoding: "UTF8".into() }
     }
 
     /// A database of another encoding, and a shard of it.
-    pub fn create(cluster: &Cluster, server: usize, encoding: &str) -> Result<Place> {
+    pub fn create(cluster: &Cluster, server: usize, encoding: &str) -> Result<ShardDatabase> {
         let name = format!("{}_{server}", encoding.to_lowercase());
-        let place = Place { shard: name.clone(), server, database: name.clone(), encoding: encoding.into() };
+        let place =
+            ShardDatabase { shard: name.clone(), server, database: name.clone(), encoding: encoding.into() };
         let at = &cluster.servers[server];
         let mut admin = at.superuser("postgres")?;
         admin.batch_execute(&format!(
@@ -51,16 +52,16 @@ impl Place {
     }
 
     /// Extensions, and collations that are not deterministic: those that the server has.
-    pub fn furnish(&self, cluster: &Cluster) -> Result<Has> {
-        Has::furnish(&mut self.session(cluster)?)
+    pub fn furnish(&self, cluster: &Cluster) -> Result<ServerFeatures> {
+        ServerFeatures::furnish(&mut self.session(cluster)?)
     }
 }
 
 /// Both servers of a cluster, furnished.
-pub fn furnished() -> Result<(Cluster, Has)> {
+pub fn furnished() -> Result<(Cluster, ServerFeatures)> {
     let cluster = cluster()?;
-    let has = Place::of(&cluster, 0).furnish(&cluster)?;
-    Place::of(&cluster, 1).furnish(&cluster)?;
+    let has = ShardDatabase::of(&cluster, 0).furnish(&cluster)?;
+    ShardDatabase::of(&cluster, 1).furnish(&cluster)?;
     Ok((cluster, has))
 }
 
@@ -78,19 +79,25 @@ pub fn cluster() -> Result<Cluster> {
 }
 
 /// Tables of one keyspace, on their way from one shard to another.
-pub struct Drive<'a> {
+pub struct Driver<'a> {
     pub cluster: &'a Cluster,
     pub keyspace: &'a str,
-    pub source: Place,
-    pub target: Place,
+    pub source: ShardDatabase,
+    pub target: ShardDatabase,
     /// What the sessions set that change rows.
     pub writer: &'static str,
 }
 
-impl<'a> Drive<'a> {
+impl<'a> Driver<'a> {
     /// From the first server to the second.
-    pub fn new(cluster: &'a Cluster, keyspace: &'a str) -> Drive<'a> {
-        Drive { cluster, keyspace, source: Place::of(cluster, 0), target: Place::of(cluster, 1), writer: "" }
+    pub fn new(cluster: &'a Cluster, keyspace: &'a str) -> Driver<'a> {
+        Driver {
+            cluster,
+            keyspace,
+            source: ShardDatabase::of(cluster, 0),
+            target: ShardDatabase::of(cluster, 1),
+            writer: "",
+        }
     }
 
     /// Makes the tables, with rows, and plans the split of the tenant 'moves' or what the
@@ -192,7 +199,7 @@ impl<'a> Drive<'a> {
     }
 
     /// What each table holds on a side.
-    fn held(&self, place: &Place, cases: &[Case], condition: &str) -> Result<Vec<Vec<Vec<u8>>>> {
+    fn held(&self, place: &ShardDatabase, cases: &[Case], condition: &str) -> Result<Vec<Vec<Vec<u8>>>> {
         let mut session = place.session(self.cluster)?;
         // Of one encoding both are compared byte by byte.
         let same = self.source.encoding == self.target.encoding;

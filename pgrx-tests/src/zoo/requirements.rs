@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::io::Write;
 
 /// Something that a server may lack.
-struct Need {
+struct Requirement {
     name: &'static str,
     /// What shows that the server has it, and makes it.
     make: &'static str,
@@ -16,11 +16,11 @@ struct Need {
     words: &'static [&'static str],
 }
 
-const fn need(name: &'static str, make: &'static str, words: &'static [&'static str]) -> Need {
-    Need { name, make, words }
+const fn need(name: &'static str, make: &'static str, words: &'static [&'static str]) -> Requirement {
+    Requirement { name, make, words }
 }
 
-const NEEDS: &[Need] = &[
+const NEEDS: &[Requirement] = &[
     // Collations that are not deterministic.
     need(
         "ICU",
@@ -54,16 +54,16 @@ fn has_words(text: &str, words: &str) -> bool {
 }
 
 /// A server of the zoo.
-pub struct Has {
+pub struct ServerFeatures {
     major: u32,
     /// Names of what it lacks, with what it said.
     lacks: BTreeMap<&'static str, String>,
 }
 
-impl Has {
+impl ServerFeatures {
     /// Makes what a server has; the system's server has everything.
-    pub fn furnish(session: &mut Client) -> Result<Has> {
-        let has = Has::furnish_in_part(session)?;
+    pub fn furnish(session: &mut Client) -> Result<ServerFeatures> {
+        let has = ServerFeatures::furnish_in_part(session)?;
         if has.lacks.is_empty() || env::may_lack() {
             return Ok(has);
         }
@@ -71,10 +71,10 @@ impl Has {
     }
 
     /// The same of a package that may lack some.
-    pub fn furnish_in_part(session: &mut Client) -> Result<Has> {
+    pub fn furnish_in_part(session: &mut Client) -> Result<ServerFeatures> {
         let major = "SELECT current_setting('server_version_num')::int / 10000";
         let major: i32 = session.query_one(major, &[])?.get(0);
-        let mut has = Has { major: major.cast_unsigned(), lacks: BTreeMap::new() };
+        let mut has = ServerFeatures { major: major.cast_unsigned(), lacks: BTreeMap::new() };
         for need in NEEDS {
             match session.batch_execute(need.make) {
                 // Built without it, or its files are not there.
@@ -93,7 +93,7 @@ impl Has {
         if case.since > self.major {
             return Some(format!("PostgreSQL {} has it first", case.since));
         }
-        let is_lacking = |need: &&Need| {
+        let is_lacking = |need: &&Requirement| {
             let is_in = |text: &str| need.words.iter().any(|words| has_words(text, words));
             self.lacks.contains_key(need.name) && (is_in(&case.source) || is_in(&case.target))
         };

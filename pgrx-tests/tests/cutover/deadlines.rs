@@ -8,7 +8,7 @@ use shardmaster_tests::fixture::{
 };
 use shardmaster_tests::relay::Relay;
 use shardmaster_tests::relayed_cluster::{
-    GRACE, Stage, TIMEOUT, given_up, interrupt, is_routed_back, writes_within,
+    GRACE, RelayedCluster, TIMEOUT, given_up, interrupt, is_routed_back, writes_within,
 };
 use shardmaster_tests::server::Stop;
 use shardmaster_tests::split::Split;
@@ -21,7 +21,7 @@ const POINTS: [&str; 4] = ["cutover_disabled", "cutover_locked", "cutover_fenced
 
 #[test]
 fn a_target_that_hangs_in_the_cutover_keeps_no_writer_out() {
-    let stage = Stage::new(&[]);
+    let stage = RelayedCluster::new(&[]);
     let split = plan(&stage.cluster);
     to_pending(&split);
     let mut writer = client(&stage.cluster);
@@ -41,7 +41,7 @@ fn a_target_that_hangs_in_the_cutover_keeps_no_writer_out() {
 #[test]
 #[ignore = "make test-all: a target that ends; make test has a_target_that_hangs_in_the_cutover_keeps_no_writer_out"]
 fn a_target_that_is_gone_in_the_cutover_keeps_no_writer_out() {
-    let mut stage = Stage::new(&[]);
+    let mut stage = RelayedCluster::new(&[]);
     {
         let split = plan(&stage.cluster);
         to_pending(&split);
@@ -81,7 +81,7 @@ fn a_target_that_is_gone_in_the_cutover_keeps_no_writer_out() {
 #[test]
 #[ignore = "make test-all: one moment; make test has faults::disasters::the_source_is_gone"]
 fn a_source_that_is_gone_after_the_decision_keeps_nobody_out() {
-    let mut stage = Stage::new(&[]);
+    let mut stage = RelayedCluster::new(&[]);
     let before = {
         let split = plan(&stage.cluster);
         to_pending(&split);
@@ -110,7 +110,7 @@ fn a_source_that_is_gone_after_the_decision_keeps_nobody_out() {
 
 #[test]
 fn a_link_that_falls_silent_keeps_no_writer_out() {
-    let stage = Stage::new(&[]);
+    let stage = RelayedCluster::new(&[]);
     let split = plan(&stage.cluster);
     to_pending(&split);
     let mut writer = client(&stage.cluster);
@@ -128,7 +128,7 @@ fn a_link_that_falls_silent_keeps_no_writer_out() {
 #[test]
 #[ignore = "make test-all: a fence without its worker; make test has a_link_that_falls_silent_keeps_no_writer_out"]
 fn a_source_out_of_reach_of_its_worker_serves_its_writers() {
-    let stage = Stage::new(&[]);
+    let stage = RelayedCluster::new(&[]);
     let split = plan(&stage.cluster);
     to_pending(&split);
     let mut writer = client(&stage.cluster);
@@ -155,7 +155,7 @@ fn a_source_out_of_reach_of_its_worker_serves_its_writers() {
 #[test]
 #[ignore = "make test-all: one connection of several; make test has a_link_that_falls_silent_keeps_no_writer_out"]
 fn one_connection_lost_without_a_word_keeps_no_writer_out() {
-    let stage = Stage::new(&[]);
+    let stage = RelayedCluster::new(&[]);
     let split = plan(&stage.cluster);
     to_pending(&split);
     let mut writer = client(&stage.cluster);
@@ -177,7 +177,7 @@ fn one_connection_lost_without_a_word_keeps_no_writer_out() {
 #[test]
 #[ignore = "make test-all: a pause; make test has cutover::interrupted::an_open_transaction_on_the_master_keeps_no_writer_out"]
 fn a_pause_holds_nobody_back_when_a_cutover_is_given_up() {
-    let stage = Stage::new(&[]);
+    let stage = RelayedCluster::new(&[]);
     let split = plan(&stage.cluster);
     to_pending(&split);
     interrupt(&split, &stage.cluster, "cutover_fenced", || {
@@ -198,7 +198,7 @@ fn a_pause_holds_nobody_back_when_a_cutover_is_given_up() {
 #[test]
 #[ignore = "make test-all: another run of the master; make test has masters::failover::a_decision_that_the_master_lost_is_adopted"]
 fn a_master_that_may_have_forgotten_asks_the_target() {
-    let mut stage = Stage::new(&[]);
+    let mut stage = RelayedCluster::new(&[]);
     {
         let split = plan(&stage.cluster);
         to_pending(&split);
@@ -229,7 +229,7 @@ fn a_master_that_may_have_forgotten_asks_the_target() {
 #[test]
 #[ignore = "make test-all: a long line without load; make test has faults::networks::splits_go_over_long_lines_under_load"]
 fn a_distant_target_is_caught_up() {
-    let stage = Stage::new(&["shardmaster.cutover_timeout = '20s'"]);
+    let stage = RelayedCluster::new(&["shardmaster.cutover_timeout = '20s'"]);
     stage.source.delay(Duration::from_millis(20));
     stage.target.delay(Duration::from_millis(20));
     let split = plan(&stage.cluster);
@@ -248,7 +248,7 @@ fn a_distant_target_is_caught_up() {
 /// them.
 #[test]
 fn a_big_row_changed_before_the_fence_gives_the_cutover_up() {
-    let stage = Stage::new(&["shardmaster.cutover_max_size = '1MB'"]);
+    let stage = RelayedCluster::new(&["shardmaster.cutover_max_size = '1MB'"]);
     let split = plan(&stage.cluster);
     to_pending(&split);
     let mut writer = client(&stage.cluster);
@@ -270,7 +270,7 @@ fn a_big_row_changed_before_the_fence_gives_the_cutover_up() {
 /// Two hosts, of which the first takes connections and says nothing.
 #[test]
 fn a_silent_host_is_passed_over() {
-    let stage = Stage::new(&["shardmaster.remote_timeout = '3s'"]);
+    let stage = RelayedCluster::new(&["shardmaster.remote_timeout = '3s'"]);
     let silent = Relay::before(&stage.cluster.master).unwrap();
     silent.silence();
     let host = |conninfo: String| conninfo.split_whitespace().next().unwrap_or_default().replace("host=", "");
@@ -291,7 +291,7 @@ fn a_silent_host_is_passed_over() {
 /// Nothing of ours is left in the session of a writer.
 #[test]
 fn a_writer_finds_its_own_last_value() {
-    let stage = Stage::new(&[]);
+    let stage = RelayedCluster::new(&[]);
     for server in &stage.cluster.servers {
         let mut owner = server.superuser(DATABASE).unwrap();
         owner.batch_execute("CREATE SEQUENCE numbers; GRANT USAGE ON SEQUENCE numbers TO PUBLIC").unwrap();
@@ -314,7 +314,7 @@ fn a_writer_finds_its_own_last_value() {
 #[test]
 #[ignore = "make test-all: the same while a split runs; make test has routing::redirects::a_renamed_column_breaks_no_writer"]
 fn a_renamed_column_breaks_no_writer() {
-    let stage = Stage::new(&[]);
+    let stage = RelayedCluster::new(&[]);
     let split = plan(&stage.cluster);
     to_pending(&split);
     let mut writer = client(&stage.cluster);
@@ -342,7 +342,7 @@ fn a_renamed_column_breaks_no_writer() {
 #[ignore = "make test-all: the cutover first; make test has split::protocol::a_queue_past_its_lease_starts_the_copy_again"]
 fn a_copy_that_starts_again_gives_the_cutover_up() {
     // Many steps for one copy.
-    let stage = Stage::new(&["shardmaster.step_time = '10ms'"]);
+    let stage = RelayedCluster::new(&["shardmaster.step_time = '10ms'"]);
     let more = "INSERT INTO items SELECT 'moves', i, repeat('x', 500), i FROM generate_series(1000, 10000) i; ANALYZE items";
     source(&stage.cluster).batch_execute(more).unwrap();
     let split = plan(&stage.cluster);
@@ -362,7 +362,7 @@ fn a_copy_that_starts_again_gives_the_cutover_up() {
 #[test]
 #[ignore = "make test-all: the target's sequences; make test has sequences::advance::numbers_that_are_drawn_behind_the_fence_are_not_given_out_again"]
 fn a_sequence_in_use_on_the_target_is_named_or_left_alone() {
-    let stage = Stage::new(&[]);
+    let stage = RelayedCluster::new(&[]);
     number_codes(&stage);
     let split = plan(&stage.cluster);
     to_pending(&split);
@@ -387,7 +387,7 @@ fn a_sequence_in_use_on_the_target_is_named_or_left_alone() {
 #[test]
 #[ignore = "make test-all: who draws from a sequence; make test has sequences::advance::numbers_that_are_drawn_behind_the_fence_are_not_given_out_again"]
 fn a_cutover_waits_for_who_has_drawn_from_a_sequence() {
-    let stage = Stage::new(&["shardmaster.cutover_timeout = '30s'"]);
+    let stage = RelayedCluster::new(&["shardmaster.cutover_timeout = '30s'"]);
     number_codes(&stage);
     let split = plan(&stage.cluster);
     to_pending(&split);
@@ -407,7 +407,7 @@ fn a_cutover_waits_for_who_has_drawn_from_a_sequence() {
 }
 
 /// Both sides number one column.
-fn number_codes(stage: &Stage) {
+fn number_codes(stage: &RelayedCluster) {
     for server in &stage.cluster.servers {
         server
             .superuser(DATABASE)
@@ -425,7 +425,7 @@ fn number_codes(stage: &Stage) {
 #[test]
 #[ignore = "make test-all: a plan that runs again; make test has check::refusals::a_new_master_cleans_up_after_a_lost_one"]
 fn cleanup_leaves_a_split_alone_that_runs_again() {
-    let stage = Stage::new(&[]);
+    let stage = RelayedCluster::new(&[]);
     let split = plan(&stage.cluster);
     to_pending(&split);
     split.call("rollback").unwrap();
@@ -447,7 +447,7 @@ fn cleanup_leaves_a_split_alone_that_runs_again() {
 #[test]
 #[ignore = "make test-all: what a late worker says; make test has a_target_that_hangs_in_the_cutover_keeps_no_writer_out"]
 fn a_worker_that_comes_too_late_says_so() {
-    let stage = Stage::new(&[]);
+    let stage = RelayedCluster::new(&[]);
     let split = plan(&stage.cluster);
     to_pending(&split);
     interrupt(&split, &stage.cluster, "cutover_locked", || {
@@ -471,7 +471,7 @@ fn a_worker_that_comes_too_late_says_so() {
 #[ignore = "make test-all: a target that takes connections; make test has faults::lost_shard::a_lost_target_is_not_waited_for_in_a_statement"]
 fn a_lost_target_is_not_connected_to_any_longer() {
     // No step is under way as the line falls silent: its worker would wait for that first.
-    let stage = Stage::new(&["shardmaster.tail_interval = '60s'"]);
+    let stage = RelayedCluster::new(&["shardmaster.tail_interval = '60s'"]);
     let split = plan(&stage.cluster);
     to_pending(&split);
     let mut master = stage.cluster.superuser().unwrap();
@@ -491,7 +491,7 @@ fn a_lost_target_is_not_connected_to_any_longer() {
 #[test]
 #[ignore = "make test-all: a copy that starts again; make test has split::protocol::a_queue_past_its_lease_starts_the_copy_again"]
 fn a_cutover_asked_for_as_the_copy_starts_again_is_given_up_by_name() {
-    let stage = Stage::new(&["shardmaster.step_time = '10ms'"]);
+    let stage = RelayedCluster::new(&["shardmaster.step_time = '10ms'"]);
     let more = "INSERT INTO items SELECT 'moves', i, repeat('x', 500), i FROM generate_series(1000, 10000) i; ANALYZE items";
     source(&stage.cluster).batch_execute(more).unwrap();
     let split = plan(&stage.cluster);

@@ -5,19 +5,19 @@ use postgres::Client;
 use shardmaster_tests::cluster::{CLIENT, DATABASE};
 use shardmaster_tests::env::at_most;
 use shardmaster_tests::fixture::{LIMIT, plan, rows, source, state_of, to_pending};
-use shardmaster_tests::relayed_cluster::{GRACE, Stage, TIMEOUT, terminate, writes_within};
+use shardmaster_tests::relayed_cluster::{GRACE, RelayedCluster, TIMEOUT, terminate, writes_within};
 use shardmaster_tests::server::Stop;
 use shardmaster_tests::split::Split;
 use shardmaster_tests::wait;
 use std::thread::JoinHandle;
 
 /// A client of the moving keys where they are from the decision on.
-fn client_there(stage: &Stage) -> Client {
+fn client_there(stage: &RelayedCluster) -> Client {
     stage.cluster.servers[1].connect(DATABASE, CLIENT).unwrap()
 }
 
 /// The decision is made, and its worker holds.
-fn decided(stage: &Stage) -> Split<'_> {
+fn decided(stage: &RelayedCluster) -> Split<'_> {
     let split = plan(&stage.cluster);
     to_pending(&split);
     stage.cluster.hold("cutover_decided").unwrap();
@@ -27,7 +27,7 @@ fn decided(stage: &Stage) -> Split<'_> {
 }
 
 /// Somebody wants the source's table for himself, and has it as soon as the worker is gone.
-fn lock_behind_the_worker(stage: &Stage) -> JoinHandle<Client> {
+fn lock_behind_the_worker(stage: &RelayedCluster) -> JoinHandle<Client> {
     let mut other = source(&stage.cluster);
     let locks = std::thread::spawn(move || {
         other.batch_execute("BEGIN; LOCK TABLE items IN ACCESS EXCLUSIVE MODE").unwrap();
@@ -42,7 +42,7 @@ fn lock_behind_the_worker(stage: &Stage) -> JoinHandle<Client> {
 #[test]
 fn a_lock_on_the_source_keeps_nobody_out_whose_worker_has_ended() {
     for point in ["cutover_decided", "cutover_opened"].into_iter().take(at_most(1)) {
-        let stage = Stage::new(&[]);
+        let stage = RelayedCluster::new(&[]);
         let before = rows(&stage.cluster, 0);
         let split = decided(&stage);
         stage.cluster.hold(point).unwrap();
@@ -67,7 +67,7 @@ fn a_lock_on_the_source_keeps_nobody_out_whose_worker_has_ended() {
 #[test]
 #[ignore = "make test-all: after the decision; make test has cutover::interrupted::an_open_transaction_on_the_master_keeps_no_writer_out"]
 fn an_open_transaction_on_the_master_keeps_nobody_out_behind_the_decision() {
-    let stage = Stage::new(&[]);
+    let stage = RelayedCluster::new(&[]);
     let split = decided(&stage);
     let mut other = stage.cluster.superuser().unwrap();
     other.batch_execute("BEGIN; SELECT FROM shardmaster.split_plan FOR UPDATE").unwrap();
@@ -89,7 +89,7 @@ fn an_open_transaction_on_the_master_keeps_nobody_out_behind_the_decision() {
 #[test]
 #[ignore = "make test-all: an error after the decision; make test has a_lock_on_the_source_keeps_nobody_out_whose_worker_has_ended"]
 fn what_is_wrong_behind_the_decision_ends_no_worker() {
-    let stage = Stage::new(&[]);
+    let stage = RelayedCluster::new(&[]);
     let split = decided(&stage);
     let mut target = stage.cluster.servers[1].superuser(DATABASE).unwrap();
     let stray = "CREATE FUNCTION nothing() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END';
@@ -121,7 +121,7 @@ fn what_is_wrong_behind_the_decision_ends_no_worker() {
 #[test]
 #[ignore = "make test-all: how soon it is opened; make test has faults::disasters::the_target_fails_over"]
 fn a_target_that_comes_back_is_opened_at_once() {
-    let mut stage = Stage::new(&[]);
+    let mut stage = RelayedCluster::new(&[]);
     let id = decided(&stage).id;
     stage.cluster.servers[1].stop(Stop::Kill).unwrap();
     stage.cluster.fault("").unwrap();
@@ -136,7 +136,7 @@ fn a_target_that_comes_back_is_opened_at_once() {
 #[test]
 #[ignore = "make test-all: limits of a copy; make test has a_lock_on_the_source_keeps_nobody_out_whose_worker_has_ended"]
 fn nothing_slows_a_copy_that_clients_wait_for() {
-    let stage = Stage::new(&[]);
+    let stage = RelayedCluster::new(&[]);
     let before = rows(&stage.cluster, 0);
     let split = decided(&stage);
     stage.cluster.set("shardmaster.throttle_query", "SELECT 'busy'").unwrap();
@@ -158,7 +158,7 @@ fn nothing_slows_a_copy_that_clients_wait_for() {
 #[test]
 #[ignore = "make test-all: a source that was opened; make test has a_fence_without_its_note_waits_for_who_came_in_before"]
 fn a_source_that_was_opened_behind_the_decision_is_looked_at_again() {
-    let stage = Stage::new(&[]);
+    let stage = RelayedCluster::new(&[]);
     let split = decided(&stage);
     // What a standby that is promoted has forgotten.
     let mut owner = source(&stage.cluster);
@@ -179,7 +179,7 @@ fn a_source_that_was_opened_behind_the_decision_is_looked_at_again() {
 /// before it said so is waited for, or his change would be on no side.
 #[test]
 fn a_fence_without_its_note_waits_for_who_came_in_before() {
-    let stage = Stage::new(&[]);
+    let stage = RelayedCluster::new(&[]);
     let split = decided(&stage);
     let sessions = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE application_name LIKE 'shardmaster split%'";
     source(&stage.cluster).batch_execute(sessions).unwrap();

@@ -8,7 +8,8 @@ use shardmaster_tests::fixture::{
     LIMIT, by_owner, client, cut_over_and_compare, plan, rows, source, state_of, to_pending,
 };
 use shardmaster_tests::relayed_cluster::{
-    GRACE, Stage, TIMEOUT, age_request, given_up, interrupt, is_routed_back, terminate, writes_within,
+    GRACE, RelayedCluster, TIMEOUT, age_request, given_up, interrupt, is_routed_back, terminate,
+    writes_within,
 };
 use shardmaster_tests::server::{Server, Stop};
 use shardmaster_tests::split::Split;
@@ -17,7 +18,7 @@ use shardmaster_tests::{standby, wait};
 /// Nobody expects at night what he has asked for in the afternoon.
 #[test]
 fn a_cutover_that_was_interrupted_long_ago_is_not_begun_anew() {
-    let mut stage = Stage::new(&[]);
+    let mut stage = RelayedCluster::new(&[]);
     to_pending(&plan(&stage.cluster));
     for (point, restarts) in [
         ("cutover_fenced", false),
@@ -54,7 +55,7 @@ fn a_cutover_that_was_interrupted_long_ago_is_not_begun_anew() {
 #[test]
 #[ignore = "make test-all: what is told of it; make test has a_cutover_that_was_interrupted_long_ago_is_not_begun_anew"]
 fn an_interrupted_cutover_tells_what_it_had_met() {
-    let stage = Stage::new(&[]);
+    let stage = RelayedCluster::new(&[]);
     let cluster = &stage.cluster;
     let split = plan(cluster);
     to_pending(&split);
@@ -74,7 +75,7 @@ fn an_interrupted_cutover_tells_what_it_had_met() {
 #[test]
 #[ignore = "make test-all: one that goes on; make test has faults::injection_points::the_worker_is_killed"]
 fn a_cutover_that_was_interrupted_just_now_goes_on() {
-    let stage = Stage::new(&["shardmaster.cutover_timeout = '60s'"]);
+    let stage = RelayedCluster::new(&["shardmaster.cutover_timeout = '60s'"]);
     let split = plan(&stage.cluster);
     to_pending(&split);
     interrupt(&split, &stage.cluster, "cutover_begin", || {
@@ -99,7 +100,7 @@ fn a_cutover_that_was_interrupted_just_now_goes_on() {
 /// for what assignments and placement lock.
 #[test]
 fn an_open_transaction_on_the_master_keeps_no_writer_out() {
-    let stage = Stage::new(&[]);
+    let stage = RelayedCluster::new(&[]);
     let split = plan(&stage.cluster);
     to_pending(&split);
     let mut writer = client(&stage.cluster);
@@ -127,7 +128,7 @@ fn an_open_transaction_on_the_master_keeps_no_writer_out() {
 #[test]
 #[ignore = "make test-all: a worker that ends; make test has an_open_transaction_on_the_master_keeps_no_writer_out"]
 fn an_open_transaction_on_the_master_keeps_no_writer_out_whose_worker_has_ended() {
-    let stage = Stage::new(&[]);
+    let stage = RelayedCluster::new(&[]);
     let split = plan(&stage.cluster);
     to_pending(&split);
     let mut writer = client(&stage.cluster);
@@ -166,7 +167,7 @@ fn an_open_transaction_on_the_master_keeps_no_writer_out_whose_worker_has_ended(
 /// The source is open again, and the master has not heard of it.
 #[test]
 fn a_worker_that_ends_while_it_gives_a_cutover_up_keeps_no_writer_out() {
-    let stage = Stage::new(&[]);
+    let stage = RelayedCluster::new(&[]);
     let split = plan(&stage.cluster);
     to_pending(&split);
     for action in ["kill", "error", "exit", "hold"].into_iter().take(at_most(1)) {
@@ -209,7 +210,7 @@ fn synchronous_standby(cluster: &Cluster) -> Server {
 /// the target opens without it. The standby, promoted, takes the decision from the shards.
 #[test]
 fn a_standby_that_is_gone_at_the_decision_keeps_no_writer_out() {
-    let mut stage = Stage::new(&[]);
+    let mut stage = RelayedCluster::new(&[]);
     to_pending(&plan(&stage.cluster));
     let mut standby = synchronous_standby(&stage.cluster);
     interrupt(&Split::of(&stage.cluster, 1), &stage.cluster, "cutover_sequences", || {
@@ -246,7 +247,7 @@ fn a_standby_that_is_gone_at_the_decision_keeps_no_writer_out() {
 #[test]
 #[ignore = "make test-all: an earlier moment; make test has a_standby_that_is_gone_at_the_decision_keeps_no_writer_out"]
 fn a_standby_that_is_away_gives_the_cutover_up() {
-    let stage = Stage::new(&[]);
+    let stage = RelayedCluster::new(&[]);
     let split = plan(&stage.cluster);
     to_pending(&split);
     let standby = synchronous_standby(&stage.cluster);
@@ -269,7 +270,7 @@ fn a_standby_that_is_away_gives_the_cutover_up() {
 #[test]
 #[ignore = "make test-all: after the decision; make test has sequences::advance::numbers_that_are_drawn_behind_the_fence_are_not_given_out_again"]
 fn behind_the_decision_no_sequence_is_waited_for() {
-    let stage = Stage::new(&[]);
+    let stage = RelayedCluster::new(&[]);
     for server in &stage.cluster.servers {
         let sequence = "ALTER TABLE items OWNER TO app_owner; SET ROLE app_owner; CREATE SEQUENCE codes OWNED BY items.code;
                         ALTER TABLE items ALTER code SET DEFAULT nextval('codes'); GRANT USAGE ON SEQUENCE codes TO PUBLIC";
@@ -300,7 +301,7 @@ fn behind_the_decision_no_sequence_is_waited_for() {
 /// the target has answered.
 #[test]
 fn what_comes_to_the_source_behind_the_fence_is_looked_at() {
-    let stage = Stage::new(&["shardmaster.cutover_timeout = '10s'"]);
+    let stage = RelayedCluster::new(&["shardmaster.cutover_timeout = '10s'"]);
     let split = plan(&stage.cluster);
     to_pending(&split);
     interrupt(&split, &stage.cluster, "cutover_fenced", || {
@@ -317,7 +318,7 @@ fn what_comes_to_the_source_behind_the_fence_is_looked_at() {
 #[test]
 #[ignore = "make test-all: a check; make test has faults::injection_points::the_source_stops"]
 fn a_check_whose_sessions_end_is_made_again() {
-    let stage = Stage::new(&[]);
+    let stage = RelayedCluster::new(&[]);
     let cluster = &stage.cluster;
     for server in 0..2 {
         by_owner(

@@ -15,7 +15,7 @@ const LIMIT: Duration = Duration::from_secs(180);
 
 /// Where a split is when its operator thinks better of it.
 #[derive(Clone, Copy, Debug)]
-enum From {
+enum StartingPoint {
     /// A phase in which it rests.
     Phase(&'static str),
     /// A named point at which its worker is held, and released after the call.
@@ -36,7 +36,7 @@ impl Fixture {
     }
 
     /// One split, which is rolled back from one place after the other, then goes to its end.
-    fn run(&self, places: &[From]) -> Result<()> {
+    fn run(&self, places: &[StartingPoint]) -> Result<()> {
         let mut master = self.cluster.superuser()?;
         master.execute("SELECT shard_assign($1, 'shard_a')", &[&TENANT])?;
         let ack_log = AckLog::open(&self.cluster, TENANT, "default")?;
@@ -61,7 +61,7 @@ impl Fixture {
         if differences.is_empty() { Ok(()) } else { Err(differences.join("\n").into()) }
     }
 
-    fn roll_back(&self, split: &Split<'_>, from: From, version: i64) -> Result<()> {
+    fn roll_back(&self, split: &Split<'_>, from: StartingPoint, version: i64) -> Result<()> {
         self.go_to(split, from)?;
         split.call("rollback")?;
         self.cluster.fault("")?;
@@ -69,8 +69,8 @@ impl Fixture {
         self.check_undone(split, version)
     }
 
-    fn go_to(&self, split: &Split<'_>, from: From) -> Result<()> {
-        if let From::Point(point) = from {
+    fn go_to(&self, split: &Split<'_>, from: StartingPoint) -> Result<()> {
+        if let StartingPoint::Point(point) = from {
             self.cluster.hold(point)?;
         }
         let steps =
@@ -80,7 +80,7 @@ impl Fixture {
                 split.call(call)?;
             }
             match from {
-                From::Phase(wanted) => {
+                StartingPoint::Phase(wanted) => {
                     if !call.is_empty() {
                         split.wait(phase, LIMIT)?;
                     }
@@ -88,20 +88,22 @@ impl Fixture {
                         return Ok(());
                     }
                 }
-                From::Point(point) if call == "start_dual_write" && point.starts_with("install_") => {
+                StartingPoint::Point(point)
+                    if call == "start_dual_write" && point.starts_with("install_") =>
+                {
                     return split.wait_held(point, LIMIT);
                 }
-                From::Point(point) if call == "run_backfill" && !point.starts_with("cutover_") => {
+                StartingPoint::Point(point) if call == "run_backfill" && !point.starts_with("cutover_") => {
                     return split.wait_held(point, LIMIT);
                 }
-                From::Point(_) => {}
+                StartingPoint::Point(_) => {}
             }
         }
         split.wait("cutover_pending", LIMIT)?;
         split.call("cutover")?;
         match from {
-            From::Point(point) => split.wait_held(point, LIMIT),
-            From::Phase(phase) => Err(format!("no way to {phase}").into()),
+            StartingPoint::Point(point) => split.wait_held(point, LIMIT),
+            StartingPoint::Phase(phase) => Err(format!("no way to {phase}").into()),
         }
     }
 
@@ -150,12 +152,12 @@ impl Fixture {
 }
 
 /// Every third place, and in long runs all of them.
-fn some_of(places: Vec<From>) -> Vec<From> {
+fn some_of(places: Vec<StartingPoint>) -> Vec<StartingPoint> {
     let (first, step) = if is_long_run() { (0, 1) } else { (2, 3) };
     places.into_iter().skip(first).step_by(step).collect()
 }
 
-fn roll_back_from(places: &[From]) {
+fn roll_back_from(places: &[StartingPoint]) {
     let fixture = Fixture::new();
     if let Err(error) = fixture.run(places) {
         panic!("{error}\n{}", fixture.cluster.master.log_tail(3_000));
@@ -172,8 +174,12 @@ fn from_every_phase() {
         "backfill_done",
         "tail_caught_up",
     ];
-    let mut places = vec![From::Phase("planning"), From::Phase("dual_write"), From::Phase("cutover_pending")];
-    places.extend(points.map(From::Point));
+    let mut places = vec![
+        StartingPoint::Phase("planning"),
+        StartingPoint::Phase("dual_write"),
+        StartingPoint::Phase("cutover_pending"),
+    ];
+    places.extend(points.map(StartingPoint::Point));
     roll_back_from(&some_of(places));
 }
 
@@ -189,7 +195,7 @@ fn while_it_is_installed() {
         "install_trigger",
         "install_done",
     ];
-    roll_back_from(&points.map(From::Point));
+    roll_back_from(&points.map(StartingPoint::Point));
 }
 
 /// The operator's word counts up to the transaction that decides.
@@ -203,7 +209,7 @@ fn from_within_a_cutover() {
         "cutover_applied",
         "cutover_sequences",
     ];
-    roll_back_from(&some_of(points.map(From::Point).into()));
+    roll_back_from(&some_of(points.map(StartingPoint::Point).into()));
 }
 
 /// After the decision there is nothing to roll back to.

@@ -74,9 +74,9 @@ fn reads_go_to_the_target_and_back() {
 }
 
 /// Ends a thread that looks at this, whatever becomes of the one that drops it.
-struct Stop<'a>(&'a AtomicBool);
+struct StopOnDrop<'a>(&'a AtomicBool);
 
-impl Drop for Stop<'_> {
+impl Drop for StopOnDrop<'_> {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
     }
@@ -106,7 +106,7 @@ fn nobody_reads_where_rows_are_copied_again() {
     let expected = i64::try_from(rows(&cluster, 0).len()).unwrap();
     let (stop, found) = (AtomicBool::new(false), AtomicUsize::new(0));
     std::thread::scope(|scope| {
-        let _stop = Stop(&stop);
+        let _stop = StopOnDrop(&stop);
         let reader = scope.spawn(|| read_until(&cluster, expected, &stop, &found));
         for round in 1..=2 {
             switch(&split, true).unwrap();

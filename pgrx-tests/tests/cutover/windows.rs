@@ -5,7 +5,7 @@ use shardmaster_tests::cluster::{Cluster, DATABASE};
 use shardmaster_tests::fixture::{
     LIMIT, client, cluster, cut_over_and_compare, insert, plan, rows, source, state_of, to_pending,
 };
-use shardmaster_tests::single_fault::Strike;
+use shardmaster_tests::single_fault::SingleFault;
 use shardmaster_tests::split::Split;
 use shardmaster_tests::wait;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -123,10 +123,10 @@ fn an_interrupted_rehearsal_changes_nothing() {
     to_pending(&split);
     let before = routed(&cluster);
     for (n, point) in (0..).zip(POINTS) {
-        let strike = Strike::arm(&cluster, point, "kill").unwrap();
+        let fault = SingleFault::arm(&cluster, point, "kill").unwrap();
         let mut asks = split.superuser().unwrap();
-        strike.by(|| asks.execute("SELECT shard_split_rehearse($1)", &[&split.id])).unwrap();
-        strike.wait(LIMIT).unwrap();
+        fault.by(|| asks.execute("SELECT shard_split_rehearse($1)", &[&split.id])).unwrap();
+        fault.wait(LIMIT).unwrap();
         wait_rehearsed(&split);
         client(&cluster).batch_execute(&insert("moves", 8000 + n)).unwrap();
         assert_eq!(split.phase().unwrap(), "cutover_pending", "{point}");

@@ -4,7 +4,7 @@ use shardmaster_tests::attacker::{is_mover, own_the_table, session};
 use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE};
 use shardmaster_tests::env::at_most;
 use shardmaster_tests::fixture::{LIMIT, by_owner, cluster_of, load, plan, state_of};
-use shardmaster_tests::single_fault::Strike;
+use shardmaster_tests::single_fault::SingleFault;
 use shardmaster_tests::split::Split;
 use shardmaster_tests::wait;
 use shardmaster_tests::workload::{Sharding, Workload};
@@ -247,10 +247,10 @@ fn a_change_is_made_once() {
     let cluster = cluster_of(&[], TABLE);
     let split = pending(&cluster);
     for (n, kind) in ["kill", "error", "exit"].into_iter().enumerate().take(at_most(1)) {
-        let strike = Strike::arm(&cluster, "reshape_replayed", kind).unwrap();
+        let fault = SingleFault::arm(&cluster, "reshape_replayed", kind).unwrap();
         by_owner(&cluster, 0, &format!("ALTER TABLE items ADD COLUMN more_{n} int"));
         by_owner(&cluster, 0, &format!("UPDATE items SET more_{n} = id WHERE id % 3 = 0"));
-        strike.wait(LIMIT).unwrap();
+        fault.wait(LIMIT).unwrap();
         until_alike(&cluster, &split, kind);
     }
     assert!(!split.events().unwrap().contains("copied again"));
@@ -476,10 +476,10 @@ fn a_partition_is_made_once() {
     let split = pending(&cluster);
     for (n, kind) in ["kill", "error", "exit"].into_iter().enumerate().take(at_most(1)) {
         let n = n as i32 + 1;
-        let strike = Strike::arm(&cluster, "reshape_placed", kind).unwrap();
+        let fault = SingleFault::arm(&cluster, "reshape_placed", kind).unwrap();
         by_owner(&cluster, 0, &partition(&format!("more_{n}"), n * 1000));
         insert(&cluster, n * 1000);
-        strike.wait(LIMIT).unwrap();
+        fault.wait(LIMIT).unwrap();
         until_alike(&cluster, &split, kind);
     }
     assert_eq!(partitions(&cluster, 0), partitions(&cluster, 1));

@@ -7,7 +7,7 @@ use shardmaster_tests::env::{at_most, is_long_run};
 use shardmaster_tests::fixture::{LIMIT, cluster_of, plan, source, to_pending};
 use shardmaster_tests::server::Server;
 use shardmaster_tests::split::Split;
-use shardmaster_tests::split_outcome::{Ending, Rows, ends_well, held};
+use shardmaster_tests::split_outcome::{Rows, SplitOutcome, ends_well, held};
 use shardmaster_tests::wait;
 
 const TABLE: &str =
@@ -297,7 +297,7 @@ fn a_target_whose_columns_change_has_its_rows_anew_or_is_waited_for() {
         source(&cluster).batch_execute("UPDATE items SET code = code + 17 WHERE id <= 20").unwrap();
         let expected = held(&cluster, 0).unwrap();
         let ending = ends_well(&cluster, &split, &expected);
-        assert_eq!(matches!(ending, Ending::Finished), is_alike, "{change}: {ending:?}");
+        assert_eq!(matches!(ending, SplitOutcome::Finished), is_alike, "{change}: {ending:?}");
     }
 }
 

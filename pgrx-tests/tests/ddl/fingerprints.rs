@@ -80,19 +80,19 @@ fn look() -> String {
 }
 
 /// What a look at the tables has given.
-struct Seen {
+struct Observation {
     lists: Vec<Option<String>>,
     stamp: String,
     tables: String,
 }
 
-struct Looker {
+struct Observer {
     session: Client,
     look: String,
 }
 
-impl Looker {
-    fn of(server: &Server) -> Looker {
+impl Observer {
+    fn of(server: &Server) -> Observer {
         let mut session = server.superuser("postgres").unwrap();
         let pinned =
             "SET search_path = pg_catalog, pg_temp; SET enable_hashjoin = off; SET enable_mergejoin = off;
@@ -100,7 +100,7 @@ impl Looker {
         session.batch_execute(pinned).unwrap();
         let ask = number(|_, place| format!("${place}"), &format!("'{PREFIX}'"));
         session.batch_execute(&format!("PREPARE number AS SELECT {ask}")).unwrap();
-        Looker { session, look: look() }
+        Observer { session, look: look() }
     }
 
     fn row(&mut self, query: &str) -> Vec<Option<String>> {
@@ -114,15 +114,15 @@ impl Looker {
         answer.iter().find_map(row).unwrap()
     }
 
-    fn look(&mut self) -> Seen {
+    fn look(&mut self) -> Observation {
         let mut row = self.row(&self.look.clone());
         let lists = row.split_off(2);
         let [stamp, tables] = row.try_into().unwrap();
-        Seen { lists, stamp: stamp.unwrap(), tables: tables.unwrap() }
+        Observation { lists, stamp: stamp.unwrap(), tables: tables.unwrap() }
     }
 
     /// The number by now, over the lists of a look of before.
-    fn number(&mut self, seen: &Seen) -> String {
+    fn number(&mut self, seen: &Observation) -> String {
         let quoted =
             |list: &Option<String>| list.as_ref().map_or("NULL".to_owned(), |list| format!("'{list}'"));
         let lists: Vec<String> = seen.lists.iter().map(quoted).collect();
@@ -144,7 +144,7 @@ fn what_a_look_was_read_from_has_another_number_once_it_changes() {
     owner.batch_execute(SETUP).unwrap();
     owner.batch_execute("SET client_min_messages = error").unwrap();
     owner.batch_execute("VACUUM ANALYZE").unwrap();
-    let mut looker = Looker::of(&server);
+    let mut looker = Observer::of(&server);
     let mut seen = looker.look();
     assert_eq!(looker.number(&seen), seen.stamp);
     for line in HARMLESS.lines() {

@@ -4,7 +4,7 @@
 use shardmaster_tests::cluster::{Cluster, DATABASE};
 use shardmaster_tests::env::at_most;
 use shardmaster_tests::fixture::{LIMIT, by_owner, cluster_of, plan, source, to_pending};
-use shardmaster_tests::single_fault::Strike;
+use shardmaster_tests::single_fault::SingleFault;
 use shardmaster_tests::split::Split;
 use shardmaster_tests::wait;
 use std::time::Duration;
@@ -208,13 +208,13 @@ fn whatever_becomes_of_its_worker() {
     let split = plan(&cluster);
     to_pending(&split);
     for (n, kind) in ["kill", "error", "exit"].into_iter().enumerate().take(at_most(1)) {
-        let strike = Strike::arm(&cluster, "reshape_adopted", kind).unwrap();
+        let fault = SingleFault::arm(&cluster, "reshape_adopted", kind).unwrap();
         let column = format!("ALTER TABLE items ADD COLUMN more_{n} int");
         by_owner(&cluster, 0, &format!("{column} DEFAULT {n}"));
         by_owner(&cluster, 0, &format!("UPDATE items SET more_{n} = id WHERE id % 3 = 0"));
         // What its rows have of the source's default comes by a copy alone.
         by_owner(&cluster, 1, &column);
-        strike.wait(LIMIT).unwrap();
+        fault.wait(LIMIT).unwrap();
         wait::until("the rows to be alike", LIMIT, || {
             Ok((rows(&cluster, 0) == rows(&cluster, 1)).then_some(()))
         })

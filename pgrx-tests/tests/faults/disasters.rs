@@ -3,7 +3,7 @@
 
 use shardmaster_tests::cluster::Cluster;
 use shardmaster_tests::disasters::{
-    self, CHOSEN, DISASTERS, Disaster, FAMILIES, INJECTIONS, Injection, Link, Place, Stage,
+    self, CHOSEN, DISASTERS, Disaster, FAMILIES, INJECTIONS, Injection, Link, Place, SplitStage,
 };
 use shardmaster_tests::env::is_long_run;
 use shardmaster_tests::records::{keep, milliseconds};
@@ -63,10 +63,10 @@ fn nothing_is_left_out() {
         );
     }
     for disaster in DISASTERS {
-        assert!(disasters::expected(disaster, Stage::Planned).is_some(), "{disaster:?} has no end");
+        assert!(disasters::expected(disaster, SplitStage::Planned).is_some(), "{disaster:?} has no end");
         assert!(CHOSEN.iter().any(|(one, _)| *one == disaster), "{disaster:?} is not in every run");
     }
-    let chosen = |stage: Stage| {
+    let chosen = |stage: SplitStage| {
         let is_chosen = |one: &Injection| CHOSEN.iter().any(|(_, name)| *name == one.name);
         INJECTIONS.iter().any(|one| one.stage == stage && is_chosen(one))
     };

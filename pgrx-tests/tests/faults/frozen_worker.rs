@@ -3,7 +3,7 @@
 
 use shardmaster_tests::cluster::{Cluster, DATABASE};
 use shardmaster_tests::fixture::{LIMIT, client, cut_over_and_compare, plan, to_pending};
-use shardmaster_tests::relayed_cluster::Stage;
+use shardmaster_tests::relayed_cluster::RelayedCluster;
 use shardmaster_tests::server::signal;
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ fn lock_both(cluster: &Cluster) {
 
 #[test]
 fn a_worker_that_is_stopped_in_a_step_gives_its_locks_back() {
-    let stage = Stage::new(&[TIMEOUT]);
+    let stage = RelayedCluster::new(&[TIMEOUT]);
     let split = plan(&stage.cluster);
     to_pending(&split);
     for point in ["step_window", "step_durable"] {
@@ -48,7 +48,7 @@ fn a_worker_that_is_stopped_in_a_step_gives_its_locks_back() {
 #[test]
 #[ignore = "make test-all: links that are gone; make test has a_worker_that_is_stopped_in_a_step_gives_its_locks_back"]
 fn a_worker_whose_links_are_gone_gives_its_locks_back() {
-    let stage = Stage::new(&[TIMEOUT]);
+    let stage = RelayedCluster::new(&[TIMEOUT]);
     let split = plan(&stage.cluster);
     to_pending(&split);
     stage.cluster.hold("step_window").unwrap();
@@ -68,7 +68,8 @@ fn a_worker_whose_links_are_gone_gives_its_locks_back() {
 #[test]
 #[ignore = "make test-all: one that is slow; make test has split::small_batches::a_target_that_is_slow_with_them_is_waited_for"]
 fn a_worker_that_is_slow_keeps_its_transactions() {
-    let stage = Stage::new(&["shardmaster.remote_timeout = '3s'", "shardmaster.cutover_timeout = '60s'"]);
+    let stage =
+        RelayedCluster::new(&["shardmaster.remote_timeout = '3s'", "shardmaster.cutover_timeout = '60s'"]);
     let split = plan(&stage.cluster);
     split.call("start_dual_write").unwrap();
     split.wait("dual_write", LIMIT).unwrap();

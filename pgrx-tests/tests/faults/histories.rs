@@ -189,7 +189,7 @@ fn read_committed_while_servers_crash() {
     let (wanted, over, count) = (AtomicBool::new(false), AtomicBool::new(false), AtomicUsize::new(0));
     std::thread::scope(|scope| {
         scope.spawn(|| count.store(crash_servers(&cluster, seed(), &wanted, &over), Ordering::Relaxed));
-        let _over = Over(&over);
+        let _over = StopOnDrop(&over);
         explained(Level::ReadCommitted, Space::Keys, &cluster, 2, |clients| {
             there_and_back_with_crashes(&cluster, Space::Keys, clients, &wanted)
         });
@@ -198,9 +198,9 @@ fn read_committed_while_servers_crash() {
 }
 
 /// Ends the crashes, whatever becomes of who drops it.
-struct Over<'a>(&'a AtomicBool);
+struct StopOnDrop<'a>(&'a AtomicBool);
 
-impl Drop for Over<'_> {
+impl Drop for StopOnDrop<'_> {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
     }

@@ -2,7 +2,7 @@
 //! servers stops. The list of points is the server's own.
 
 use shardmaster_tests::env::is_long_run;
-use shardmaster_tests::matrix::{Fault, Injection, Matrix, Place, What};
+use shardmaster_tests::matrix::{Fault, Injection, Matrix, Place, SplitScope};
 use shardmaster_tests::records;
 use std::io::Write;
 use std::time::Instant;
@@ -13,12 +13,12 @@ const POINTS_OF_A_SPLIT: usize = 8;
 
 /// Every point with one kind of fault; all that fail are reported together.
 fn every_point(fault: Fault) {
-    some_points(What::Tenant, fault, (0, 1));
+    some_points(SplitScope::Tenant, fault, (0, 1));
 }
 
 /// Some of the points: each is met by a kill, and some by each other kind of fault. So are some of
 /// ranges that come back; buckets and ranges differ from tenants in few places.
-fn some_points(what: What, fault: Fault, (remainder, of): (usize, usize)) {
+fn some_points(what: SplitScope, fault: Fault, (remainder, of): (usize, usize)) {
     let soak = is_long_run();
     let began = Instant::now();
     let mut matrix = Matrix::new(what).unwrap();
@@ -65,19 +65,19 @@ fn shared_out(injections: &[Injection], points: usize) -> Vec<Vec<Injection>> {
 
 #[test]
 fn the_worker_fails() {
-    some_points(What::Tenant, Fault::Fault("error"), (1, 18));
+    some_points(SplitScope::Tenant, Fault::Fault("error"), (1, 18));
 }
 
 #[test]
 #[ignore = "make test-all: ends without a kill; make test has the_worker_is_killed"]
 fn the_worker_ends() {
-    some_points(What::Tenant, Fault::Fault("exit"), (0, 6));
+    some_points(SplitScope::Tenant, Fault::Fault("exit"), (0, 6));
 }
 
 #[test]
 #[ignore = "make test-all: a termination; make test has the_worker_is_killed"]
 fn the_worker_is_terminated() {
-    some_points(What::Tenant, Fault::Terminate, (2, 6));
+    some_points(SplitScope::Tenant, Fault::Terminate, (2, 6));
 }
 
 #[test]
@@ -87,32 +87,32 @@ fn the_worker_is_killed() {
 
 #[test]
 fn the_source_stops() {
-    some_points(What::Tenant, Fault::Restart(Place::Source), (3, 18));
+    some_points(SplitScope::Tenant, Fault::Restart(Place::Source), (3, 18));
 }
 
 #[test]
 fn the_target_stops() {
-    some_points(What::Tenant, Fault::Restart(Place::Target), (4, 18));
+    some_points(SplitScope::Tenant, Fault::Restart(Place::Target), (4, 18));
 }
 
 #[test]
 fn the_master_stops() {
-    some_points(What::Tenant, Fault::Restart(Place::Master), (5, 18));
+    some_points(SplitScope::Tenant, Fault::Restart(Place::Master), (5, 18));
 }
 
 #[test]
 #[ignore = "make test-all: buckets; make test has the_worker_is_killed"]
 fn the_worker_is_killed_that_moves_a_bucket() {
-    some_points(What::Bucket, Fault::Fault("kill"), (0, 6));
+    some_points(SplitScope::Bucket, Fault::Fault("kill"), (0, 6));
 }
 
 #[test]
 #[ignore = "make test-all: a range that leaves; make test has the_worker_is_killed_that_brings_a_range_back"]
 fn the_worker_is_killed_that_moves_a_range() {
-    some_points(What::Range, Fault::Fault("kill"), (3, 6));
+    some_points(SplitScope::Range, Fault::Fault("kill"), (3, 6));
 }
 
 #[test]
 fn the_worker_is_killed_that_brings_a_range_back() {
-    some_points(What::ReturningRange, Fault::Fault("kill"), (0, 6));
+    some_points(SplitScope::ReturningRange, Fault::Fault("kill"), (0, 6));
 }

@@ -3,7 +3,7 @@
 
 use shardmaster_tests::env::at_most;
 use shardmaster_tests::fixture::{LIMIT, plan, rows, source, to_pending};
-use shardmaster_tests::relayed_cluster::Stage;
+use shardmaster_tests::relayed_cluster::RelayedCluster;
 use shardmaster_tests::split::Split;
 use shardmaster_tests::wait;
 use std::time::{Duration, Instant};
@@ -13,8 +13,8 @@ const PATIENT: &str = "shardmaster.remote_timeout = '120s'";
 /// The operator's word is heard within a second; the rest is the work of a rollback.
 const SOON: Duration = Duration::from_secs(6);
 
-fn stage() -> Stage {
-    Stage::new(&[PATIENT, "shardmaster.watch_interval = 0"])
+fn stage() -> RelayedCluster {
+    RelayedCluster::new(&[PATIENT, "shardmaster.watch_interval = 0"])
 }
 
 fn wait_for_silence(split: &Split<'_>, shard: &str) {
@@ -22,7 +22,7 @@ fn wait_for_silence(split: &Split<'_>, shard: &str) {
 }
 
 /// Rolled back without the target, soon; the source has nothing of the split any more.
-fn rolls_back(stage: &Stage, split: &Split<'_>, what: &str) {
+fn rolls_back(stage: &RelayedCluster, split: &Split<'_>, what: &str) {
     let began = Instant::now();
     let mut master = stage.cluster.superuser().unwrap();
     master.execute("SELECT shard_split_rollback($1, target_lost => true)", &[&split.id]).unwrap();

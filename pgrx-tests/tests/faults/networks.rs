@@ -4,12 +4,12 @@
 
 use postgres::{Client, NoTls};
 use shardmaster_tests::cluster::{Cluster, DATABASE};
-use shardmaster_tests::disasters::{self, Disaster, INJECTIONS, Injection, Link, OF_LINKS, Stage as At};
+use shardmaster_tests::disasters::{self, Disaster, INJECTIONS, Injection, Link, OF_LINKS, SplitStage as At};
 use shardmaster_tests::env::{at_most, is_long_run};
 use shardmaster_tests::fixture::{LIMIT, client, cut_over_and_compare, load, plan, state_of, to_pending};
 use shardmaster_tests::relay::Relay;
 use shardmaster_tests::relayed_cluster::{
-    GRACE, Stage, TIMEOUT, given_up, interrupt, is_routed_back, terminate, writes_within,
+    GRACE, RelayedCluster, TIMEOUT, given_up, interrupt, is_routed_back, terminate, writes_within,
 };
 use shardmaster_tests::split::Split;
 use shardmaster_tests::wait;
@@ -85,18 +85,18 @@ fn a_line_is_what_it_is_said_to_be() {
 }
 
 /// What is done to the lines to the source and to the target.
-type Weather = fn(&Stage);
+type LineFault = fn(&RelayedCluster);
 
 /// Under load, a split of a tenant with each of some kinds of weather.
-fn under_load(weathers: &[(&str, Weather)]) {
+fn under_load(faults: &[(&str, LineFault)]) {
     let lines = ["fsync = off", "shardmaster.tail_interval = 20", "shardmaster.remote_timeout = '10s'"];
-    let stage = Stage::of(Cluster::servers(2, &lines).unwrap());
+    let stage = RelayedCluster::of(Cluster::servers(2, &lines).unwrap());
     let mut workload = Workload::prepare(&stage.cluster, load(Sharding::Directory(vec![0; 8]))).unwrap();
     let tenants: Vec<String> = workload.options().moving_names().iter().map(|t| (*t).to_owned()).collect();
     workload.start();
     workload.wait_for(300, LIMIT).unwrap();
-    for (tenant, (name, weather)) in tenants.iter().zip(weathers) {
-        weather(&stage);
+    for (tenant, (name, fault)) in tenants.iter().zip(faults) {
+        fault(&stage);
         let began = Instant::now();
         let split = Split::plan(&stage.cluster, "shard_a", "shard_b", &[tenant]).unwrap();
         split.run(|_| ()).unwrap_or_else(|e| panic!("{name}: {e}"));
@@ -120,11 +120,11 @@ fn under_load(weathers: &[(&str, Weather)]) {
 
 #[test]
 fn splits_go_over_long_lines_under_load() {
-    let weathers: [(&str, Weather); 2] = [
+    let faults: [(&str, LineFault); 2] = [
         ("20 ms to the target", |stage| stage.target.delay(Duration::from_millis(20))),
         ("80 ms to the source", |stage| stage.source.delay(Duration::from_millis(80))),
     ];
-    under_load(&weathers[..at_most(1).min(2)]);
+    under_load(&faults[..at_most(1).min(2)]);
 }
 
 #[test]
@@ -351,7 +351,7 @@ const SETTINGS: [&str; 2] = ["shardmaster.remote_timeout = '3s'", "shardmaster.r
 
 /// The line to the target goes right behind the fence and does not come back.
 fn target_gone(point: &str, strike: fn(&Relay)) {
-    let stage = Stage::new(&SETTINGS);
+    let stage = RelayedCluster::new(&SETTINGS);
     let split = plan(&stage.cluster);
     to_pending(&split);
     let struck = SystemTime::now();
@@ -375,7 +375,7 @@ fn target_gone(point: &str, strike: fn(&Relay)) {
 
 /// The line to the source does: nobody but its worker can open it, and it comes back late.
 fn source_gone(point: &str, strike: fn(&Relay)) {
-    let stage = Stage::new(&SETTINGS);
+    let stage = RelayedCluster::new(&SETTINGS);
     let split = plan(&stage.cluster);
     to_pending(&split);
     let struck = SystemTime::now();
@@ -412,7 +412,7 @@ fn a_source_whose_line_is_gone_behind_the_fence_has_its_writers_retry() {
 #[test]
 #[ignore = "make test-all: after the decision; make test has a_line_that_is_away_for_ten_seconds_loses_nothing"]
 fn a_line_that_is_gone_behind_the_decision_is_named() {
-    let stage = Stage::new(&SETTINGS);
+    let stage = RelayedCluster::new(&SETTINGS);
     let split = plan(&stage.cluster);
     to_pending(&split);
     let struck = SystemTime::now();

@@ -8,7 +8,7 @@
 //! failover forgets commits; with `synchronous` a Patroni that is started again beside its running
 //! server forgets some, too (see `Protection`). SHARDMASTER_HA_LOGS names a directory that logs go to.
 
-use shardmaster_tests::patroni::{Operator, Protection, Pulse, Site, Span, Strikes, Summary};
+use shardmaster_tests::patroni::{Heartbeat, Kills, Operator, Protection, Site, Span, Summary};
 use shardmaster_tests::random;
 use shardmaster_tests::workload::{Mix, Options, Sharding, Workload};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -49,7 +49,7 @@ fn load(seed: u64) -> Options {
 
 fn run(protection: Protection, seed: u64, time: Duration, parameters: &[String]) -> Summary {
     let site = Site::start(protection, parameters).unwrap();
-    let pulse = Pulse::start(&site).unwrap();
+    let heartbeat = Heartbeat::start(&site).unwrap();
     let options = load(seed);
     let moving: Vec<String> = options.moving_names().into_iter().map(str::to_owned).collect();
     let mut workload = Workload::prepare(&site.cluster, options).unwrap();
@@ -57,22 +57,22 @@ fn run(protection: Protection, seed: u64, time: Duration, parameters: &[String])
     workload.start();
     workload.wait_for(200, LIMIT).unwrap();
     let goes_on = AtomicBool::new(true);
-    let (strikes, done) = std::thread::scope(|scope| {
+    let (kills, done) = std::thread::scope(|scope| {
         let names = moving.iter().map(String::as_str).collect();
         let operator = Operator::new(&site.cluster, names, seed);
         let operator = scope.spawn(|| operator.run(|| goes_on.load(Ordering::Relaxed)));
-        let strikes = Strikes::new(&site, seed).run(time);
+        let kills = Kills::new(&site, seed).run(time);
         goes_on.store(false, Ordering::Relaxed);
-        (strikes, operator.join())
+        (kills, operator.join())
     });
-    let (strikes, done) = (strikes.unwrap(), done.unwrap());
+    let (kills, done) = (kills.unwrap(), done.unwrap());
     site.wait_protected().unwrap();
     workload.wait_for(200, LIMIT).unwrap();
     workload.stop().unwrap();
-    let beats = pulse.stop(&site).unwrap();
+    let beats = heartbeat.stop(&site).unwrap();
     let report = workload.report(&site.cluster).unwrap();
     Summary {
-        strikes,
+        kills,
         beats,
         done,
         report,

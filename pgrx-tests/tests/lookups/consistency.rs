@@ -10,7 +10,7 @@ use shardmaster_tests::lookups::{
 use shardmaster_tests::queries::error;
 use shardmaster_tests::repair::wait_held;
 use shardmaster_tests::server::Stop;
-use shardmaster_tests::single_fault::Strike;
+use shardmaster_tests::single_fault::SingleFault;
 use shardmaster_tests::split::Split;
 use shardmaster_tests::wait;
 use std::collections::BTreeSet;
@@ -190,14 +190,14 @@ fn nothing_is_lost_at_any_point() {
             }
             // Each time from nothing; what a queue brings is struck once the lookup index is filled.
             let action = if struck == "shard" { "hold" } else { struck };
-            let arm = || Strike::arm(&cluster, point, action).unwrap();
+            let arm = || SingleFault::arm(&cluster, point, action).unwrap();
             let early = (number < 3).then(arm);
             let again = "SELECT shard_table_drop('users', 'emails'); SELECT shard_table_add('users', 'email', 'emails')";
             let begin = if number == 0 && struck == "exit" { ADD } else { again };
-            let strike = match early {
-                Some(strike) => {
-                    strike.by(|| master.batch_execute(begin)).unwrap();
-                    strike
+            let fault = match early {
+                Some(fault) => {
+                    fault.by(|| master.batch_execute(begin)).unwrap();
+                    fault
                 }
                 None => {
                     master.batch_execute(begin).unwrap();
@@ -221,7 +221,7 @@ fn nothing_is_lost_at_any_point() {
                 cluster.servers[0].run().unwrap();
                 cluster.fault("").unwrap();
             } else {
-                strike.wait(LIMIT).unwrap();
+                fault.wait(LIMIT).unwrap();
             }
             master = cluster.superuser().unwrap();
             wait_equal(&cluster, &mut master);

@@ -7,7 +7,7 @@ use shardmaster_tests::fixture::{
     LIMIT, client, cluster, cut_over_and_compare, outcome, plan, rows, source, state_of, to_pending,
 };
 use shardmaster_tests::key_guards::each;
-use shardmaster_tests::relayed_cluster::Stage;
+use shardmaster_tests::relayed_cluster::RelayedCluster;
 use shardmaster_tests::server::{Server, Stop, signal};
 use shardmaster_tests::split::Split;
 use shardmaster_tests::wait;
@@ -169,7 +169,7 @@ fn who_waits_for_a_worker_is_told_who_has_them() {
 #[test]
 #[ignore = "make test-all: splits that are finished; make test has a_split_that_ends_waits_for_no_split_that_rests"]
 fn a_finished_split_keeps_no_worker_from_one_that_moves() {
-    let stage = Stage::new(&["shardmaster.max_split_workers = 1"]);
+    let stage = RelayedCluster::new(&["shardmaster.max_split_workers = 1"]);
     let mut master = stage.cluster.superuser().unwrap();
     let address = stage.cluster.servers[0].conninfo(DATABASE, MOVER);
     master.execute("SELECT shard_add('again', $1)", &[&address]).unwrap();

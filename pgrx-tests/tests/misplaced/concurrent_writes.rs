@@ -39,17 +39,17 @@ fn family(cluster: &Cluster, more: &str) {
 }
 
 /// Rows by table and number, as clients were told that they are.
-type Known = BTreeMap<(&'static str, i32), String>;
+type KnownRows = BTreeMap<(&'static str, i32), String>;
 
-fn known_at_first() -> Known {
+fn known_at_first() -> KnownRows {
     let parents = (1..=FAMILY).map(|id| (("parent", id), "v".to_owned()));
     let children = (1..=5 * FAMILY).map(|id| (("child", id), "v".to_owned()));
     parents.chain(children).collect()
 }
 
-fn found(cluster: &Cluster, server: usize, tenant: &str) -> Known {
+fn found(cluster: &Cluster, server: usize, tenant: &str) -> KnownRows {
     let mut client = cluster.servers[server].superuser(DATABASE).unwrap();
-    let mut found = Known::new();
+    let mut found = KnownRows::new();
     for table in ["parent", "child", "items"] {
         let query = format!("SELECT id, val FROM {table} WHERE tenant = $1");
         for row in client.query(&query, &[&tenant]).unwrap() {
@@ -63,7 +63,7 @@ fn found(cluster: &Cluster, server: usize, tenant: &str) -> Known {
 struct Writer<'a> {
     client: Client,
     number: i32,
-    known: &'a Mutex<Known>,
+    known: &'a Mutex<KnownRows>,
 }
 
 impl Writer<'_> {
@@ -149,7 +149,7 @@ fn a_family_is_moved_however_often_others_come_between() {
     assert!(turns.iter().all(|turns| *turns > 10), "{turns:?}");
     // What has come since is moved as well, and then there is all that anybody was told of, and nothing else.
     dba(&cluster).batch_execute(MOVE).unwrap();
-    assert_eq!(found(&cluster, 0, "moves"), Known::new());
+    assert_eq!(found(&cluster, 0, "moves"), KnownRows::new());
     let (there, known) = (found(&cluster, 1, "moves"), known.into_inner().unwrap());
     let differ: Vec<_> = there.iter().filter(|(row, val)| known.get(*row) != Some(*val)).collect();
     assert!(differ.is_empty(), "{differ:?}");

@@ -7,7 +7,7 @@ use shardmaster_tests::cluster::{Cluster, DATABASE};
 use shardmaster_tests::env::at_most;
 use shardmaster_tests::fixture::{LIMIT, by_owner as run, by_superuser, cluster_of};
 use shardmaster_tests::server::Stop;
-use shardmaster_tests::single_fault::Strike;
+use shardmaster_tests::single_fault::SingleFault;
 use shardmaster_tests::wait;
 use std::time::Duration;
 
@@ -37,7 +37,7 @@ fn who_dies_at_a_point_goes_on_right() {
     for point in ["begin", "snapshot", "applied", "durable", "committed", "consumed"] {
         for action in ["kill", "exit"].into_iter().take(at_most(1)) {
             // Whoever comes by the point dies there.
-            Strike::arm(&cluster, &format!("reference_{point}"), action).unwrap().wait(LIMIT).unwrap();
+            SingleFault::arm(&cluster, &format!("reference_{point}"), action).unwrap().wait(LIMIT).unwrap();
         }
     }
     assert!(writer.stop() > 20);
@@ -56,16 +56,16 @@ fn who_dies_while_it_installs_opens_or_removes_goes_on_right() {
     );
     for (point, lead) in [("attached", ""), ("installed", off), ("full", full), ("dropped", "")] {
         for action in ["kill", "exit"].into_iter().take(at_most(1)) {
-            let strike = Strike::arm(&cluster, &format!("reference_{point}"), action).unwrap();
+            let fault = SingleFault::arm(&cluster, &format!("reference_{point}"), action).unwrap();
             match point {
                 "attached" => end_worker(&cluster),
                 "dropped" => {
                     let mut asks = cluster.superuser().unwrap();
-                    strike.by(|| asks.batch_execute("SELECT shard_table_drop('countries')")).unwrap();
+                    fault.by(|| asks.batch_execute("SELECT shard_table_drop('countries')")).unwrap();
                 }
                 _ => by_superuser(&cluster, 0, &format!("SET lock_timeout = '20s'; {lead}")),
             }
-            strike.wait(LIMIT).unwrap();
+            fault.wait(LIMIT).unwrap();
             if point == "dropped" {
                 nothing_is_left_of_countries(&cluster);
                 master(&cluster, ADD);

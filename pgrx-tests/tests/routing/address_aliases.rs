@@ -8,7 +8,7 @@ use shardmaster_tests::fixture::{
 };
 use shardmaster_tests::matrix::leftovers;
 use shardmaster_tests::relay::Relay;
-use shardmaster_tests::relayed_cluster::Stage;
+use shardmaster_tests::relayed_cluster::RelayedCluster;
 use shardmaster_tests::server::Stop;
 use shardmaster_tests::split::Split;
 use shardmaster_tests::{standby, wait};
@@ -167,7 +167,7 @@ fn wait_until_kept(split: &Split<'_>) {
 #[test]
 #[ignore = "make test-all: a shard out of reach; make test has keys_that_are_assigned_to_another_address_of_their_old_shard_are_let_in"]
 fn a_key_that_is_assigned_away_again_is_refused_as_before() {
-    let stage = Stage::new(&[]);
+    let stage = RelayedCluster::new(&[]);
     let split = plan(&stage.cluster);
     finished(&split);
     let mut master = stage.cluster.superuser().unwrap();
@@ -215,7 +215,7 @@ fn a_key_that_is_assigned_away_while_its_redirect_ends_is_refused_as_before() {
 #[test]
 #[ignore = "make test-all: what is told of it; make test has a_shard_that_does_not_answer_is_asked_again"]
 fn a_redirect_that_has_ended_unheard_is_not_told() {
-    let stage = Stage::new(&[]);
+    let stage = RelayedCluster::new(&[]);
     let split = plan(&stage.cluster);
     finished(&split);
     let mut owner = source(&stage.cluster);

@@ -399,18 +399,18 @@ fn a_client_in_go_follows_its_tenant() {
 }
 
 /// A router in Go that is asked line by line.
-struct Asked {
+struct GoRouter {
     program: Child,
     answers: Lines<BufReader<ChildStdout>>,
 }
 
-impl Asked {
-    fn new(cluster: &Cluster) -> Asked {
+impl GoRouter {
+    fn new(cluster: &Cluster) -> GoRouter {
         let mut command = Command::new(env::program("go/routes").unwrap());
         command.arg(cluster.master.conninfo(DATABASE, CLIENT)).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut program = command.spawn().unwrap();
         let answers = BufReader::new(program.stdout.take().unwrap()).lines();
-        Asked { program, answers }
+        GoRouter { program, answers }
     }
 
     fn route(&mut self, key: &str) -> String {
@@ -423,7 +423,7 @@ impl Asked {
     }
 }
 
-impl Drop for Asked {
+impl Drop for GoRouter {
     fn drop(&mut self) {
         self.program.kill().ok();
         self.program.wait().ok();
@@ -433,7 +433,7 @@ impl Drop for Asked {
 #[test]
 fn a_router_in_go_goes_on_without_the_master_and_listens_again() {
     let mut cluster = cluster();
-    let mut router = Asked::new(&cluster);
+    let mut router = GoRouter::new(&cluster);
     let assign = "SELECT shard_assign('stays', $1, force => true)";
     assert_eq!(router.route("stays"), "shard_a");
     cluster.superuser().unwrap().execute(assign, &[&"shard_b"]).unwrap();

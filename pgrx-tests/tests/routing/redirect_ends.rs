@@ -7,7 +7,7 @@ use shardmaster_tests::env::at_most;
 use shardmaster_tests::fixture::{LIMIT, client, cluster, finished, insert, outcome, plan, source};
 use shardmaster_tests::matrix::leftovers;
 use shardmaster_tests::server::Stop;
-use shardmaster_tests::single_fault::Strike;
+use shardmaster_tests::single_fault::SingleFault;
 use shardmaster_tests::split::Split;
 use shardmaster_tests::wait;
 
@@ -52,11 +52,11 @@ fn an_end_that_is_interrupted_is_gone_on_with() {
     .take(at_most(2))
     {
         finished(&plan(&cluster));
-        let strike = Strike::arm(&cluster, point, action).unwrap();
+        let fault = SingleFault::arm(&cluster, point, action).unwrap();
         let assign = "SELECT shard_assign('moves', 'shard_a', force => true)";
         // The server may restart before the answer.
         let _ = cluster.superuser().unwrap().batch_execute(assign);
-        strike.wait(LIMIT).unwrap();
+        fault.wait(LIMIT).unwrap();
         wait::until("the end of the redirect", LIMIT, || {
             let Ok(mut master) = cluster.superuser() else { return Ok(None) };
             let is_over = "SELECT shard_of('moves') = 'shard_a' AND NOT EXISTS (SELECT FROM shard_guards())";

@@ -13,7 +13,7 @@ use std::io::{Read, Write};
 use std::net::TcpListener;
 
 /// What a shard says that is not so, and by which statement it says the truth again.
-struct Lie {
+struct FalseClaim {
     server: usize,
     says: &'static str,
     truth: &'static str,
@@ -27,71 +27,71 @@ const TRUE_PROGRESS: &str = "UPDATE shardmaster_agent.progress p SET state = t.s
 const TRUE_BLOCKS: &str = "CREATE OR REPLACE FUNCTION pg_catalog.pg_relation_size(regclass) RETURNS bigint
     LANGUAGE sql STRICT AS $$ SELECT pg_catalog.pg_relation_size($1, 'main') $$";
 
-const LIES: [Lie; 11] = [
-    Lie {
+const LIES: [FalseClaim; 11] = [
+    FalseClaim {
         server: 0,
         says: "UPDATE shardmaster_agent.consumed SET announced = 9223372036854775807",
         truth: TRUE_STEPS,
         found: "the number of a step cannot be 9223372036854775807",
     },
-    Lie {
+    FalseClaim {
         server: 0,
         says: "UPDATE shardmaster_agent.consumed SET steps = -9223372036854775808",
         truth: TRUE_STEPS,
         found: "the number of a step cannot be -9223372036854775808",
     },
-    Lie {
+    FalseClaim {
         server: 0,
         says: "CREATE OR REPLACE FUNCTION pg_catalog.pg_relation_size(regclass) RETURNS bigint
                    LANGUAGE sql STRICT AS 'SELECT 9223372036854775807'",
         truth: TRUE_BLOCKS,
         found: "cannot be",
     },
-    Lie {
+    FalseClaim {
         server: 0,
         says: "CREATE OR REPLACE FUNCTION pg_catalog.pg_relation_size(regclass) RETURNS bigint
                    LANGUAGE sql STRICT AS 'SELECT -1::bigint'",
         truth: TRUE_BLOCKS,
         found: "cannot be -1",
     },
-    Lie {
+    FalseClaim {
         server: 0,
         says: "INSERT INTO shardmaster_agent.queue_1_1 (op, k1, k2, at) VALUES ('U', 'moves', 2, '4713-01-01 BC')",
         truth: "DELETE FROM shardmaster_agent.queue_1_1",
         found: "the time of a change in microseconds cannot be -",
     },
-    Lie {
+    FalseClaim {
         server: 1,
         says: "UPDATE shardmaster_agent.progress SET state = jsonb_set(state, '{last_event_id}', '9223372036854775807')",
         truth: TRUE_PROGRESS,
         found: "last_event_id cannot be 9223372036854775807",
     },
-    Lie {
+    FalseClaim {
         server: 1,
         says: "UPDATE shardmaster_agent.progress SET state = jsonb_set(state, '{steps}', '9223372036854775807')",
         truth: TRUE_PROGRESS,
         found: "steps cannot be 9223372036854775807",
     },
-    Lie {
+    FalseClaim {
         server: 1,
         says: "UPDATE shardmaster_agent.progress SET state = jsonb_set(state, '{tables,0,rows_copied}', '-1')",
         truth: TRUE_PROGRESS,
         found: "rows_copied cannot be -1",
     },
-    Lie {
+    FalseClaim {
         server: 1,
         says: "UPDATE shardmaster_agent.progress
                   SET state = jsonb_set(state, '{tables,0,leaves,0,cursor}', '{\"block\": 9223372036854775807}')",
         truth: TRUE_PROGRESS,
         found: "cursor cannot be 9223372036854775807",
     },
-    Lie {
+    FalseClaim {
         server: 1,
         says: "UPDATE shardmaster_agent.progress SET state = jsonb_set(state, '{tables}', '[]')",
         truth: TRUE_PROGRESS,
         found: "it has 0 tables, the split has 1",
     },
-    Lie {
+    FalseClaim {
         server: 1,
         says: "CREATE OR REPLACE FUNCTION pg_catalog.pg_relation_size(regclass) RETURNS bigint
                    LANGUAGE sql STRICT AS 'SELECT 9223372036854775807'",

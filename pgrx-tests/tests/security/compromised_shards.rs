@@ -10,7 +10,7 @@ use shardmaster_tests::fixture::{
 };
 use shardmaster_tests::relay::NOTICE;
 use shardmaster_tests::relayed_cluster::{
-    GRACE, Stage, TIMEOUT, given_up, interrupt, is_routed_back, writes_within,
+    GRACE, RelayedCluster, TIMEOUT, given_up, interrupt, is_routed_back, writes_within,
 };
 use shardmaster_tests::split::Split;
 use std::io::{Read, Write};
@@ -272,7 +272,7 @@ fn types_that_are_nested_without_an_end_are_refused() {
 /// until the deadline, and no longer.
 #[test]
 fn a_target_that_babbles_in_the_cutover_keeps_no_writer_out() {
-    let stage = Stage::new(&["shardmaster.remote_timeout = 2s"]);
+    let stage = RelayedCluster::new(&["shardmaster.remote_timeout = 2s"]);
     let split = plan(&stage.cluster);
     to_pending(&split);
     let mut writer = client(&stage.cluster);

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::sleep;
 use std::time::Duration;
 
-type Speech = Box<dyn Fn(&mut TcpStream) -> io::Result<()> + Send + Sync>;
+type ExtraMessages = Box<dyn Fn(&mut TcpStream) -> io::Result<()> + Send + Sync>;
 
 const MB: u64 = 1 << 20;
 /// Of one message.
@@ -130,7 +130,7 @@ fn a_sign_of_life_keeps_no_worker_however_it_is_answered() {
         client.write_all(NOTICE)?;
         sleep(Duration::from_millis(100));
     };
-    let turns: [(&str, &str, Speech); 3] = [
+    let turns: [(&str, &str, ExtraMessages); 3] = [
         ("run_backfill", "an invalid answer to an empty query", Box::new(another)),
         ("resume", "or one longer than 8 kB", Box::new(much)),
         // Last: this one may pass by itself, so the worker goes on, with ever shorter steps.

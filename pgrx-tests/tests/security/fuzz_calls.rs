@@ -87,9 +87,9 @@ const IS_LOOKED_AT: [&str; 2] = ["shard_splits", "shard_guards"];
 
 /// All that is found is told at once.
 #[derive(Default)]
-struct Found(Vec<String>);
+struct Findings(Vec<String>);
 
-impl Found {
+impl Findings {
     fn note(&mut self, answer: shardmaster_tests::Result<Answer>) -> Option<Answer> {
         answer.map_err(|wrong| self.0.push(wrong.to_string())).ok()
     }
@@ -159,7 +159,7 @@ fn every_routine_answers_everybody_clearly() {
     for parameter in routines.iter().flat_map(|routine| &routine.parameters) {
         assert!(!hostile(parameter).is_empty(), "no values of type {}", parameter.type_name);
     }
-    let mut found = Found::default();
+    let mut found = Findings::default();
     for name in CALLERS {
         let mut caller = Caller::new(&cluster.master, name).unwrap();
         for routine in &routines {

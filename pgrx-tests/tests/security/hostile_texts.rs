@@ -4,7 +4,7 @@
 use postgres::Client;
 use shardmaster_tests::cluster::Cluster;
 use shardmaster_tests::fixture::LIMIT;
-use shardmaster_tests::hostile::stage::{KEYSPACE, KINDS, RANGES, SHARDS, Stage};
+use shardmaster_tests::hostile::stage::{HostileCluster, KEYSPACE, KINDS, RANGES, SHARDS};
 use shardmaster_tests::hostile::texts::{MARK, NAMES, NO_NAMES, all, ident, literal};
 use shardmaster_tests::nginx::{Nginx, Requests, percent_encoded};
 use shardmaster_tests::server::Server;
@@ -51,7 +51,7 @@ fn a_name_that_could_be_obeyed_is_none() {
     }
 }
 
-fn plan<'a>(stage: &'a Stage, keyspace: &str, keys: &[&str]) -> Split<'a> {
+fn plan<'a>(stage: &'a HostileCluster, keyspace: &str, keys: &[&str]) -> Split<'a> {
     let query = "SELECT shard_split_plan($1, $2, $3, $4, $5)";
     let mut master = stage.cluster.superuser().unwrap();
     let row = master.query_one(query, &[&SHARDS[0], &SHARDS[1], &keys, &NAMES[3], &keyspace]).unwrap();
@@ -66,7 +66,7 @@ fn to_pending(split: &Split<'_>) {
 }
 
 /// Writes of a client to all rows of all tables; the SQLSTATE of each that is refused.
-fn write(stage: &Stage, keys: &[&str]) -> Vec<String> {
+fn write(stage: &HostileCluster, keys: &[&str]) -> Vec<String> {
     let mut refused = Vec::new();
     let mut client = stage.client(0).unwrap();
     let mut master = stage.cluster.superuser().unwrap();
@@ -92,7 +92,7 @@ fn write(stage: &Stage, keys: &[&str]) -> Vec<String> {
 }
 
 /// Rows of some keys.
-fn count(stage: &Stage, side: usize, keys: &[&str]) -> i64 {
+fn count(stage: &HostileCluster, side: usize, keys: &[&str]) -> i64 {
     let mut client = stage.on(side).unwrap();
     let mut count = 0;
     for table in stage.of_keyspace() {
@@ -106,7 +106,7 @@ fn count(stage: &Stage, side: usize, keys: &[&str]) -> i64 {
     count
 }
 
-fn look(stage: &Stage) {
+fn look(stage: &HostileCluster) {
     stage.look(&mut stage.cluster.superuser().unwrap(), "the master").unwrap();
     for side in [0, 1] {
         stage.look(&mut stage.on(side).unwrap(), SHARDS[side]).unwrap();
@@ -142,7 +142,7 @@ fn ask_gateways(master: &mut Client) {
 
 #[test]
 fn no_text_of_a_user_is_obeyed() {
-    let mut stage = Stage::new().unwrap();
+    let mut stage = HostileCluster::new().unwrap();
     let (few, many) = (stage.keys[..4].to_vec(), stage.keys[4..].to_vec());
     let mut master = stage.cluster.superuser().unwrap();
     master.batch_execute("LISTEN shardmaster").unwrap();

@@ -10,7 +10,7 @@ use shardmaster_tests::fixture::{
 };
 
 /// Something that comes later to the target.
-struct Later {
+struct LateAddition {
     what: &'static str,
     by_superuser: &'static str,
     by_owner: &'static str,
@@ -20,8 +20,8 @@ struct Later {
     says: &'static str,
 }
 
-const LATER: [Later; 6] = [
-    Later {
+const LATER: [LateAddition; 6] = [
+    LateAddition {
         what: "a constraint of a domain that an expression alone names",
         by_superuser: "SELECT 1",
         by_owner: "ALTER DOMAIN named ADD CONSTRAINT c CHECK (evil(value)) NOT VALID",
@@ -30,7 +30,7 @@ const LATER: [Later; 6] = [
         undo_on_master: "SELECT 1",
         says: "function public.evil(text)",
     },
-    Later {
+    LateAddition {
         what: "a cast of a type that an expression alone names",
         by_superuser: "SELECT 1",
         by_owner: "CREATE FUNCTION shown(mood) RETURNS json LANGUAGE sql AS 'SELECT to_json(public.evil(''x''))';
@@ -40,7 +40,7 @@ const LATER: [Later; 6] = [
         undo_on_master: "SELECT 1",
         says: "function public.shown(public.mood)",
     },
-    Later {
+    LateAddition {
         what: "a function that changes hands",
         by_superuser: "ALTER FUNCTION given(text) OWNER TO mallory",
         by_owner: "INSERT INTO armed VALUES ('given')",
@@ -49,7 +49,7 @@ const LATER: [Later; 6] = [
         undo_on_master: "SELECT 1",
         says: "function public.given(text), which belongs to role mallory",
     },
-    Later {
+    LateAddition {
         what: "a superuser who is none any more",
         by_superuser: "ALTER ROLE boss NOSUPERUSER",
         by_owner: "INSERT INTO armed VALUES ('of_boss')",
@@ -58,7 +58,7 @@ const LATER: [Later; 6] = [
         undo_on_master: "SELECT 1",
         says: "function public.of_boss(text), which belongs to role boss",
     },
-    Later {
+    LateAddition {
         what: "a role that is not trusted any more",
         by_superuser: "SELECT 1",
         by_owner: "INSERT INTO armed VALUES ('of_friend')",
@@ -67,7 +67,7 @@ const LATER: [Later; 6] = [
         undo_on_master: "SELECT shard_trust_owner('shard_b', 'friend')",
         says: "function public.of_friend(text), which belongs to role friend",
     },
-    Later {
+    LateAddition {
         what: "another role of the name of one that is trusted",
         by_superuser: "DROP ROLE pal; CREATE ROLE pal; CREATE FUNCTION of_pal(text) RETURNS boolean LANGUAGE sql AS 'SELECT public.evil(''x'')';
                        ALTER FUNCTION of_pal OWNER TO pal",

@@ -185,7 +185,7 @@ fn keys_are_compared_by_the_operator_of_their_index() {
 }
 
 /// What a server calls in the place of what is named, or beside it.
-struct Reached {
+struct IndirectCode {
     what: &'static str,
     by_superuser: &'static str,
     by_owner: &'static str,
@@ -195,9 +195,9 @@ struct Reached {
 
 const NOTHING: &str = "SELECT 1";
 
-const REACHED: [Reached; 10] = [
+const REACHED: [IndirectCode; 10] = [
     // NOT (a === b) is planned as a !== b.
-    Reached {
+    IndirectCode {
         what: "a function of the server behind the negator of an operator",
         by_superuser: NOTHING,
         by_owner: "CREATE OPERATOR !== (FUNCTION = pg_try_advisory_lock, LEFTARG = int, RIGHTARG = int);
@@ -206,7 +206,7 @@ const REACHED: [Reached; 10] = [
         undo: "ALTER TABLE items DROP CONSTRAINT c; DROP OPERATOR === (int, int); DROP OPERATOR !== (int, int)",
         says: "public.items: constraint c: function pg_try_advisory_lock(integer,integer), with arguments written by role mallory",
     },
-    Reached {
+    IndirectCode {
         what: "a function behind the commutator of an operator",
         by_superuser: NOTHING,
         by_owner: "CREATE FUNCTION over(int, int) RETURNS boolean LANGUAGE sql AS 'SELECT public.evil(''x'')';
@@ -216,7 +216,7 @@ const REACHED: [Reached; 10] = [
         undo: "DROP INDEX i; DROP OPERATOR <<<< (int, int); DROP OPERATOR >>>> (int, int); DROP FUNCTION over",
         says: "public.items: index public.i: function public.over(integer,integer)",
     },
-    Reached {
+    IndirectCode {
         what: "an estimate for an operator",
         by_superuser: "CREATE FUNCTION guess(internal, oid, internal, int) RETURNS float8 LANGUAGE internal STABLE AS 'eqsel';
                        CREATE FUNCTION guess(internal, oid, internal, smallint, internal) RETURNS float8 LANGUAGE internal STABLE AS 'eqjoinsel';
@@ -228,7 +228,7 @@ const REACHED: [Reached; 10] = [
                DROP FUNCTION guess(internal, oid, internal, smallint, internal)",
         says: "public.items: index public.i: function public.guess(internal,oid,internal,",
     },
-    Reached {
+    IndirectCode {
         what: "what helps to plan a function",
         by_superuser: "CREATE FUNCTION helps(internal) RETURNS internal LANGUAGE internal AS 'text_starts_with_support';
                        CREATE FUNCTION begins(text, text) RETURNS boolean LANGUAGE internal IMMUTABLE SUPPORT helps AS 'text_starts_with';
@@ -237,7 +237,7 @@ const REACHED: [Reached; 10] = [
         undo: "ALTER TABLE items DROP CONSTRAINT c; DROP FUNCTION begins; DROP FUNCTION helps",
         says: "public.items: constraint c: function public.helps(internal)",
     },
-    Reached {
+    IndirectCode {
         what: "functions of a base type that no value is read or written by",
         by_superuser: "CREATE TYPE raw; CREATE FUNCTION raw_in(cstring) RETURNS raw LANGUAGE internal IMMUTABLE STRICT AS 'textin';
                        CREATE FUNCTION raw_out(raw) RETURNS cstring LANGUAGE internal IMMUTABLE STRICT AS 'textout';
@@ -249,7 +249,7 @@ const REACHED: [Reached; 10] = [
         undo: "DROP TYPE raw CASCADE",
         says: "raw_length(cstring[])",
     },
-    Reached {
+    IndirectCode {
         what: "a cast of arrays of a type",
         by_superuser: NOTHING,
         by_owner: "CREATE TYPE mood AS ENUM ('good'); ALTER TABLE items ADD m mood;
@@ -258,7 +258,7 @@ const REACHED: [Reached; 10] = [
         undo: "ALTER TABLE items DROP m; DROP TYPE mood CASCADE",
         says: "public.shown(public.mood[])",
     },
-    Reached {
+    IndirectCode {
         what: "a cast of rows in a column",
         by_superuser: NOTHING,
         by_owner: "CREATE TABLE other (n int); CREATE DOMAIN others AS other[]; ALTER TABLE items ADD o others;
@@ -267,7 +267,7 @@ const REACHED: [Reached; 10] = [
         undo: "ALTER TABLE items DROP o; DROP TABLE other CASCADE",
         says: "public.shown(public.other)",
     },
-    Reached {
+    IndirectCode {
         what: "an operator class that a type of the server goes by",
         by_superuser: "CREATE FUNCTION hashed(json) RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT 1';
                        CREATE FUNCTION same(json, json) RETURNS boolean LANGUAGE sql IMMUTABLE AS 'SELECT true';
@@ -279,7 +279,7 @@ const REACHED: [Reached; 10] = [
                DROP FUNCTION same(json, json); DROP FUNCTION hashed",
         says: "public.items: column j: function public.hashed(json)",
     },
-    Reached {
+    IndirectCode {
         what: "what has been added to an operator family of the server",
         by_superuser: "CREATE FUNCTION apart(int, text) RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT 0';
                        ALTER OPERATOR FAMILY integer_ops USING btree ADD FUNCTION 1 (int, text) apart(int, text);
@@ -288,7 +288,7 @@ const REACHED: [Reached; 10] = [
         undo: "DROP INDEX i; ALTER OPERATOR FAMILY integer_ops USING btree DROP FUNCTION 1 (int, text); DROP FUNCTION apart",
         says: "function public.apart(integer,text)",
     },
-    Reached {
+    IndirectCode {
         what: "a cast of the multiranges of a range",
         by_superuser: NOTHING,
         by_owner: "CREATE TYPE span AS RANGE (SUBTYPE = int, MULTIRANGE_TYPE_NAME = spans); ALTER TABLE items ADD s span;

@@ -134,7 +134,7 @@ fn a_comparison_goes_on_by_the_types_of_now() {
 }
 
 /// What hides in an expression of the table `items`.
-struct Hidden {
+struct HiddenCode {
     what: &'static str,
     set: &'static str,
     by_superuser: &'static str,
@@ -143,8 +143,8 @@ struct Hidden {
     says: &'static str,
 }
 
-const HIDDEN: [Hidden; 4] = [
-    Hidden {
+const HIDDEN: [HiddenCode; 4] = [
+    HiddenCode {
         what: "a type that an array without elements alone names",
         set: "CREATE DOMAIN dom AS int CHECK (evil(value::text)); CREATE TYPE comp AS (a dom)",
         by_superuser: "SELECT 1",
@@ -152,7 +152,7 @@ const HIDDEN: [Hidden; 4] = [
         undo: "ALTER TABLE items DROP CONSTRAINT c; DROP TYPE comp; DROP DOMAIN dom",
         says: "function public.evil(text)",
     },
-    Hidden {
+    HiddenCode {
         what: "the key of a table that a number names",
         set: "CREATE TABLE par (a int) PARTITION BY HASH ((steady('x') AND a > 0))",
         by_superuser: "SELECT 1",
@@ -160,7 +160,7 @@ const HIDDEN: [Hidden; 4] = [
         undo: "ALTER TABLE items DROP CONSTRAINT c; DROP TABLE par",
         says: "satisfies_hash_partition",
     },
-    Hidden {
+    HiddenCode {
         what: "a view that a superuser's function reads",
         set: "CREATE VIEW seen AS SELECT evil('x') AS x; GRANT SELECT ON seen TO PUBLIC",
         by_superuser: "CREATE FUNCTION sees() RETURNS boolean LANGUAGE sql BEGIN ATOMIC SELECT x FROM public.seen; END",
@@ -168,7 +168,7 @@ const HIDDEN: [Hidden; 4] = [
         undo: "ALTER TABLE items DROP CONSTRAINT c; DROP VIEW seen CASCADE",
         says: "seen, which belongs to role mallory",
     },
-    Hidden {
+    HiddenCode {
         what: "an operator class for a type of the server's own",
         set: "CREATE FUNCTION alike(json, json) RETURNS boolean LANGUAGE sql IMMUTABLE AS 'SELECT public.steady(''x'')'",
         by_superuser: "CREATE OR REPLACE FUNCTION hashed(json) RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT 1'; CREATE OPERATOR === (LEFTARG = json, RIGHTARG = json, FUNCTION = alike);
@@ -180,7 +180,7 @@ const HIDDEN: [Hidden; 4] = [
 ];
 
 /// Since PostgreSQL 17.
-const HIDDEN_IN_JSON: Hidden = Hidden {
+const HIDDEN_IN_JSON: HiddenCode = HiddenCode {
     what: "a type that a query over JSON returns",
     set: "CREATE DOMAIN dom AS int CHECK (evil(value::text))",
     by_superuser: "SELECT 1",
@@ -196,7 +196,7 @@ fn what_hides_in_an_expression_is_found() {
     own_the_table(&cluster);
     let split = plan(&cluster);
     assert_eq!(split.findings().unwrap(), Vec::<String>::new());
-    let set = |hidden: &Hidden, shard: &str| {
+    let set = |hidden: &HiddenCode, shard: &str| {
         let mut owner = session(&cluster, shard);
         owner.batch_execute(hidden.set).unwrap_or_else(|error| panic!("{}: {error:?}", hidden.what));
         let server = cluster.servers.iter().find(|server| server.name() == shard).unwrap();
@@ -205,7 +205,7 @@ fn what_hides_in_an_expression_is_found() {
     };
     let version = "SELECT current_setting('server_version_num')::int >= 170000";
     let knows_json: bool = source(&cluster).query_one(version, &[]).unwrap().get(0);
-    let hidden: Vec<Hidden> = HIDDEN.into_iter().chain(knows_json.then_some(HIDDEN_IN_JSON)).collect();
+    let hidden: Vec<HiddenCode> = HIDDEN.into_iter().chain(knows_json.then_some(HIDDEN_IN_JSON)).collect();
     for hidden in &hidden {
         for shard in ["shard_a", "shard_b"] {
             set(hidden, shard);

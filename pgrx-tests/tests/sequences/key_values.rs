@@ -11,19 +11,19 @@ use std::time::{Duration, Instant};
 struct Shape {
     table: &'static str,
     made_by: &'static str,
-    is: Is,
+    is: Expected,
 }
 
-enum Is {
+enum Expected {
     /// The sequence, which is 70,000 further on the source.
     Raised(&'static str),
     /// A remark about it, and what it says.
     Told(&'static str),
 }
 
-use Is::{Raised, Told};
+use Expected::{Raised, Told};
 
-const fn shape(table: &'static str, made_by: &'static str, is: Is) -> Shape {
+const fn shape(table: &'static str, made_by: &'static str, is: Expected) -> Shape {
     Shape { table, made_by, is }
 }
 
@@ -31,7 +31,7 @@ const MADE: &str = "nextval() by a name that is not found";
 const RUN: &str = "runs a text that it builds";
 
 /// What a trigger's function does before it returns the row.
-const BY_TRIGGER: [(&str, &str, &str, Is); 22] = [
+const BY_TRIGGER: [(&str, &str, &str, Expected); 22] = [
     ("t1", "", "EXECUTE format('SELECT max(n) + 1 FROM %I_of', TG_TABLE_NAME) INTO NEW.id;", Told(RUN)),
     (
         "t2",
@@ -264,7 +264,7 @@ fn add(cluster: &Cluster, table: &str) {
     cluster.superuser().unwrap().batch_execute(&add).unwrap();
 }
 
-fn shapes() -> Vec<(String, String, Is)> {
+fn shapes() -> Vec<(String, String, Expected)> {
     let by_trigger = BY_TRIGGER.into_iter().map(|(table, first, does, is)| {
         let statements = format!(
             "{first}; CREATE FUNCTION fill_{table}() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN {does} RETURN NEW; END $$;

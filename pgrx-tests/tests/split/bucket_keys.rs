@@ -7,7 +7,7 @@ use shardmaster_tests::cluster::{Cluster, MOVER, OWNER};
 use shardmaster_tests::env::is_long_run;
 use shardmaster_tests::fixture::LIMIT;
 use shardmaster_tests::split::Split;
-use shardmaster_tests::zoo::driver::{self, Place};
+use shardmaster_tests::zoo::driver::{self, ShardDatabase};
 use std::num::NonZeroU32;
 
 /// Buckets that move, of 64.
@@ -95,8 +95,8 @@ fn moves_by(of: &str, (_, key, _): &Row) -> bool {
 }
 
 /// Copies the tables of a keyspace, and once more with the extension on the source, which hashes then by itself.
-fn moves(cluster: &Cluster, from: &Place, keyspace: &str, of: &str, tables: &[Keys]) {
-    let to = Place::of(cluster, 1);
+fn moves(cluster: &Cluster, from: &ShardDatabase, keyspace: &str, of: &str, tables: &[Keys]) {
+    let to = ShardDatabase::of(cluster, 1);
     let mut sessions = [from, &to].map(|place| {
         let mut session = place.session(cluster).unwrap();
         let types = "CREATE DOMAIN number_of_mine AS bigint; CREATE DOMAIN text_of_mine AS text";
@@ -176,10 +176,10 @@ fn asks_for_keys(log: &str, table: &str) -> bool {
 #[test]
 fn rows_of_buckets_are_those_of_the_predicate() {
     let cluster = driver::cluster().unwrap();
-    let source = Place::of(&cluster, 0);
+    let source = ShardDatabase::of(&cluster, 0);
     let mut admin = cluster.servers[0].superuser("postgres").unwrap();
     admin.batch_execute(&format!("ALTER ROLE {MOVER} SET log_statement = 'all'")).unwrap();
-    let latin = Place::create(&cluster, 0, "LATIN1").unwrap();
+    let latin = ShardDatabase::create(&cluster, 0, "LATIN1").unwrap();
     moves(&cluster, &source, "texts", "text", TEXTS);
     if !is_long_run() {
         return;

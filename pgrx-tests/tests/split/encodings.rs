@@ -4,7 +4,7 @@ use shardmaster_tests::cluster::Cluster;
 use shardmaster_tests::env::is_long_run;
 use shardmaster_tests::split::Split;
 use shardmaster_tests::zoo::Case;
-use shardmaster_tests::zoo::driver::{self, Drive, Place};
+use shardmaster_tests::zoo::driver::{self, Driver, ShardDatabase};
 
 /// Rows with every character of an encoding that has more than one byte, or a high one.
 fn letters(table: &str, encoding: &str, target: &str) -> Case {
@@ -39,12 +39,12 @@ fn encodings() {
     let cluster = driver::cluster().unwrap();
     let mut master = cluster.superuser().unwrap();
     let all = ["LATIN1", "EUC_JP", "EUC_KR", "EUC_TW", "EUC_JIS_2004", "SQL_ASCII"];
-    let places: Vec<[Place; 2]> = all
+    let places: Vec<[ShardDatabase; 2]> = all
         .iter()
-        .map(|encoding| [0, 1].map(|server| Place::create(&cluster, server, encoding).unwrap()))
+        .map(|encoding| [0, 1].map(|server| ShardDatabase::create(&cluster, server, encoding).unwrap()))
         .collect();
     let [latin, japanese, korean, taiwanese, jis, ascii] = places.try_into().unwrap();
-    let utf = [0, 1].map(|server| Place::of(&cluster, server));
+    let utf = [0, 1].map(|server| ShardDatabase::of(&cluster, server));
     let pairs = [
         ("latin", &latin[0], &latin[1], true),
         ("japanese", &japanese[0], &japanese[1], true),
@@ -73,7 +73,7 @@ fn encodings() {
         master
             .batch_execute(&format!("SELECT shard_keyspace_add('{name}', 'directory', key_type => 'text')"))
             .unwrap();
-        let drive = Drive {
+        let drive = Driver {
             cluster: &cluster,
             keyspace: name,
             source: source.clone(),
@@ -133,7 +133,7 @@ fn an_encoding_that_is_none_of_utf(cluster: &Cluster) {
 }
 
 /// Where the order or the hash of texts is not that of UTF-8.
-fn texts_of_other_encodings(cluster: &Cluster, japanese: &[Place; 2], ascii: &[Place; 2]) {
+fn texts_of_other_encodings(cluster: &Cluster, japanese: &[ShardDatabase; 2], ascii: &[ShardDatabase; 2]) {
     let mut master = cluster.superuser().unwrap();
     let wrong = [
         ("range", japanese),
@@ -174,7 +174,7 @@ fn texts_of_other_encodings(cluster: &Cluster, japanese: &[Place; 2], ascii: &[P
                 format!("SELECT shard_split_plan('{source}', '{target}', '{{é}}', keyspace => '{name}')")
             }
         };
-        let drive = Drive {
+        let drive = Driver {
             cluster,
             keyspace: &name,
             source: places[0].clone(),

@@ -9,8 +9,8 @@ use shardmaster_tests::fixture::{LIMIT, splits_under_load, state_of};
 use shardmaster_tests::split::Split;
 use shardmaster_tests::verification::verify;
 use shardmaster_tests::workload::Sharding;
-use shardmaster_tests::zoo::driver::{Drive, Place};
-use shardmaster_tests::zoo::requirements::Has;
+use shardmaster_tests::zoo::driver::{Driver, ShardDatabase};
+use shardmaster_tests::zoo::requirements::ServerFeatures;
 use shardmaster_tests::zoo::{Case, values};
 
 /// All tenants of `sharding` start on a server of the master's version. The plans name
@@ -160,7 +160,7 @@ fn partitions_on_the_newest() {
 
 /// Rows of the moving tenant of each table: how many, and the sum of their checksums, as sessions of
 /// a verification write them.
-fn sums(cluster: &Cluster, place: &Place, cases: &[Case]) -> Vec<(String, i64, String)> {
+fn sums(cluster: &Cluster, place: &ShardDatabase, cases: &[Case]) -> Vec<(String, i64, String)> {
     let mut session = place.session(cluster).unwrap();
     session
         .batch_execute("SET TimeZone = 'UTC'; SET IntervalStyle = 'postgres'; SET extra_float_digits = 3; SET bytea_output = 'hex'")
@@ -195,16 +195,17 @@ fn checksums_are_the_same_on_all_versions() {
     let mut cluster = Cluster::servers(1, &["fsync = off", "shardmaster.tail_interval = 20"]).unwrap();
     let majors = tried(&[18, 13, 14, 16, 17]);
     majors.iter().for_each(|major| cluster.add_major(*major).unwrap());
-    let places: Vec<Place> = (0..=majors.len()).map(|server| Place::of(&cluster, server)).collect();
+    let places: Vec<ShardDatabase> =
+        (0..=majors.len()).map(|server| ShardDatabase::of(&cluster, server)).collect();
     let mut cases = values::all();
     // Refused between versions before and from 16, which write it differently.
     cases.retain(|case| !case.source.contains("\"char\""));
     for place in &places {
-        let has = Has::furnish_in_part(&mut place.session(&cluster).unwrap()).unwrap();
+        let has = ServerFeatures::furnish_in_part(&mut place.session(&cluster).unwrap()).unwrap();
         cases = has.keep(cases).unwrap();
     }
     assert!(cases.len() > 50, "{} tables are left", cases.len());
-    let mut drive = Drive::new(&cluster, "default");
+    let mut drive = Driver::new(&cluster, "default");
     let split = drive.plan(&cases, None).unwrap();
     is_verified(&drive, &split, &cases);
     let everything = sums(&cluster, &drive.source, &cases);
@@ -231,7 +232,7 @@ fn checksums_are_the_same_on_all_versions() {
 }
 
 /// Copies all, and compares it twice: by sums that a verification would make, and by one.
-fn is_verified(drive: &Drive<'_>, split: &Split<'_>, cases: &[Case]) {
+fn is_verified(drive: &Driver<'_>, split: &Split<'_>, cases: &[Case]) {
     if split.phase().unwrap() == "planning" {
         split.call("start_dual_write").unwrap();
         split.call("run_backfill").unwrap();

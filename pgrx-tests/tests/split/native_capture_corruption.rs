@@ -212,14 +212,14 @@ fn writes(keyspace: &Keyspace) -> Vec<String> {
     ]
 }
 
-struct Told {
+struct TriedChanges {
     changed: usize,
     written: usize,
     refused: usize,
 }
 
 /// Changes something in a transaction, and writes then; true: it could be changed.
-fn try_change(source: &mut Client, change: &str, writes: &[String], told: &mut Told) {
+fn try_change(source: &mut Client, change: &str, writes: &[String], told: &mut TriedChanges) {
     source.batch_execute("BEGIN").unwrap();
     let is_changed = source.batch_execute(change).is_ok();
     assert!(!source.is_closed(), "the server has ended by: {change}");
@@ -297,7 +297,7 @@ fn no_content_of_what_it_reads_ends_a_server() {
         let id = split.id;
         let of = |name: &str| format!("shardmaster_agent.{name}");
         let writes = writes(keyspace);
-        let mut told = Told { changed: 0, written: 0, refused: 0 };
+        let mut told = TriedChanges { changed: 0, written: 0, refused: 0 };
         let queues = format!("SELECT relname::text FROM pg_class WHERE relname ~ '^queue_{id}_\\d+$'");
         let queue: String = source.query_one(&queues, &[]).unwrap().get(0);
         let scope = of(&format!("scope_{id}_s"));

@@ -4,9 +4,9 @@
 use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE, MOVER, OWNER};
 use shardmaster_tests::env::at_most;
 use shardmaster_tests::fixture::{LIMIT, as_worker, by_superuser, by_superusers, cluster_of, plan, source};
-use shardmaster_tests::single_fault::Strike;
+use shardmaster_tests::single_fault::SingleFault;
 use shardmaster_tests::split::Split;
-use shardmaster_tests::verification::{Told, outcome, verify};
+use shardmaster_tests::verification::{TableVerification, outcome, verify};
 use shardmaster_tests::{fixture, wait};
 
 /// Rows of which seven are in a block, of one table that is compared by ranges of its key and of a partitioned one by blocks.
@@ -70,9 +70,14 @@ fn to_pending(cluster: &Cluster, split: &Split<'_>) {
 }
 
 /// What is told of each table, of which so many rows were compared.
-fn all_passed() -> Vec<Told> {
-    let passed =
-        |rows| Told { status: "passed".into(), rows, differing: 0, key: String::new(), what: String::new() };
+fn all_passed() -> Vec<TableVerification> {
+    let passed = |rows| TableVerification {
+        status: "passed".into(),
+        rows,
+        differing: 0,
+        key: String::new(),
+        what: String::new(),
+    };
     [MOVING, MOVING - 300].into_iter().chain(0..SMALL).map(passed).collect()
 }
 
@@ -160,7 +165,9 @@ fn streams_compare_while_clients_write() {
     cluster.fault("").unwrap();
     // A row that an update has moved to another block may be compared there once more.
     let told = outcome(&split);
-    let alike = |(told, passed): (&Told, &Told)| told.status == "passed" && told.rows >= passed.rows;
+    let alike = |(told, passed): (&TableVerification, &TableVerification)| {
+        told.status == "passed" && told.rows >= passed.rows
+    };
     assert!(told.iter().zip(&all_passed()).all(alike), "{told:?}");
     stop.send(()).unwrap();
     assert!(writer.join().unwrap() > 5);
@@ -198,10 +205,10 @@ fn a_comparison_that_is_interrupted_goes_on() {
     let split = plan(&cluster);
     to_pending(&cluster, &split);
     for action in ["kill", "exit", "error"].into_iter().take(at_most(1)) {
-        let strike = Strike::arm(&cluster, POINT, action).unwrap();
+        let fault = SingleFault::arm(&cluster, POINT, action).unwrap();
         let mut asks = cluster.superuser().unwrap();
-        strike.by(|| asks.execute("SELECT shard_split_verify($1)", &[&split.id])).unwrap();
-        strike.wait(LIMIT).unwrap();
+        fault.by(|| asks.execute("SELECT shard_split_verify($1)", &[&split.id])).unwrap();
+        fault.wait(LIMIT).unwrap();
         assert_eq!(outcome(&split), all_passed(), "{action}");
     }
     // Somebody ends a session, on either side.

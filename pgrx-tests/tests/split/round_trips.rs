@@ -4,8 +4,8 @@
 
 use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE, OWNER};
 use shardmaster_tests::fixture::{self, LIMIT};
-use shardmaster_tests::relay::Heard;
-use shardmaster_tests::relayed_cluster::Stage;
+use shardmaster_tests::relay::Request;
+use shardmaster_tests::relayed_cluster::RelayedCluster;
 use shardmaster_tests::split::Split;
 use shardmaster_tests::wait;
 use std::collections::BTreeMap;
@@ -26,10 +26,10 @@ const PARTS: [(&str, usize); 8] = [
 /// Nothing is looked at without a reason.
 const RARELY: &str = "60s";
 
-fn prepared(tables: usize, tail_interval: &str) -> Stage {
+fn prepared(tables: usize, tail_interval: &str) -> RelayedCluster {
     let interval = format!("shardmaster.tail_interval = '{tail_interval}'");
     let config = ["fsync = off", "autovacuum = off", "shardmaster.max_lag = '60s'", &interval];
-    let stage = Stage::of(Cluster::servers(2, &config).unwrap());
+    let stage = RelayedCluster::of(Cluster::servers(2, &config).unwrap());
     for shard in &stage.cluster.shards {
         let mut owner = stage.cluster.owner_of(shard).unwrap();
         for number in 0..tables {
@@ -62,12 +62,12 @@ fn prepared(tables: usize, tail_interval: &str) -> Stage {
 }
 
 /// What both sides have been asked since the last time.
-fn heard(stage: &Stage) -> Vec<Heard> {
+fn heard(stage: &RelayedCluster) -> Vec<Request> {
     [&stage.source, &stage.target].into_iter().flat_map(|relay| relay.heard()).collect()
 }
 
 /// What both sides are asked in each part of a split that goes to its end, and of one that is rolled back.
-fn asked(tables: usize) -> Vec<Vec<Heard>> {
+fn asked(tables: usize) -> Vec<Vec<Request>> {
     let stage = prepared(tables, RARELY);
     let cluster = &stage.cluster;
     let split = Split::plan(cluster, "shard_a", "shard_b", &["moves"]).unwrap();
@@ -104,9 +104,9 @@ fn reach(split: &Split<'_>, call: &str, phase: &str) {
 }
 
 /// What was asked most often, for whoever looks for what to ask together.
-fn tell(part: &str, heard: &[Heard]) {
+fn tell(part: &str, heard: &[Request]) {
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
-    for Heard { application, text } in heard {
+    for Request { application, text } in heard {
         let text: String = text.split_whitespace().collect::<Vec<_>>().join(" ");
         let text: String =
             text.chars().filter(|c| !c.is_ascii_digit() && !c.is_control()).take(110).collect();
@@ -266,12 +266,12 @@ fn a_step_looks_at_tables_again_where_they_may_have_changed() {
     assert_eq!(looks(&some_steps(&stage)), 0);
 }
 
-fn looks(heard: &[Heard]) -> usize {
+fn looks(heard: &[Request]) -> usize {
     heard.iter().filter(|heard| heard.text.contains("EXECUTE observe")).count()
 }
 
 /// What is heard in some steps, which writes make frequent.
-fn some_steps(stage: &Stage) -> Vec<Heard> {
+fn some_steps(stage: &RelayedCluster) -> Vec<Request> {
     let mut all = Vec::new();
     wait::until("some steps", LIMIT, || {
         write(stage);
@@ -282,11 +282,11 @@ fn some_steps(stage: &Stage) -> Vec<Heard> {
     all
 }
 
-fn steps_of(heard: &[Heard]) -> usize {
+fn steps_of(heard: &[Request]) -> usize {
     heard.iter().filter(|heard| heard.text.contains("ISOLATION LEVEL REPEATABLE READ")).count()
 }
 
-fn write(stage: &Stage) {
+fn write(stage: &RelayedCluster) {
     let mut source = stage.cluster.servers[0].superuser(DATABASE).unwrap();
     source.batch_execute("UPDATE t0 SET v = 'again' WHERE tenant = 'moves' AND id = 1").unwrap();
 }

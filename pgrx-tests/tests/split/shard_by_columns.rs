@@ -2,7 +2,7 @@
 
 use shardmaster_tests::cluster::{Cluster, DATABASE};
 use shardmaster_tests::env::{at_most, is_long_run};
-use shardmaster_tests::zoo::driver::{self, Drive, Place};
+use shardmaster_tests::zoo::driver::{self, Driver, ShardDatabase};
 use shardmaster_tests::zoo::{Case, keys, settings, values};
 
 /// A table by a column of the type; rows of the keys that `row` makes of i.
@@ -172,7 +172,7 @@ fn shard_by_columns_of_each_type_and_strategy() {
             let name = format!("{strategy}_{number}");
             let (plan, moved) = keyspace(&cluster, family, strategy, &name);
             let cases = cases(family, &name, strategy == "directory");
-            let drive = Drive::new(&cluster, &name);
+            let drive = Driver::new(&cluster, &name);
             let split = drive.plan(&cases, Some(&plan)).unwrap();
             drive.run(&split, &cases, &moved).map_err(|e| e.context(&name)).unwrap();
         }
@@ -219,7 +219,7 @@ fn shard_by_columns_of_another_family_are_refused() {
             // Comes first by its name, and is right.
             let right = by(&format!("{name}_"), family.types[0], family.key);
             let all: Vec<Case> = cases.iter().cloned().chain([right]).collect();
-            let split = Drive::new(&cluster, &name).plan(&all, Some(&plan)).unwrap();
+            let split = Driver::new(&cluster, &name).plan(&all, Some(&plan)).unwrap();
             let found = split.findings().unwrap();
             for case in &cases {
                 let wanted = format!("source: shard-by columns: public.{}:", case.table);
@@ -245,7 +245,7 @@ fn shard_by_columns_of_another_family_are_refused() {
     master.batch_execute("SELECT shard_assign('k1', 'shard_a', keyspace => 'mixed')").unwrap();
     let cases = [by("mixed_1", "text", "'k' || i"), by("mixed_2", "mood", "'k' || i")];
     let plan = "SELECT shard_split_plan('shard_a', 'shard_b', '{k1}', keyspace => 'mixed')";
-    let split = Drive::new(&cluster, "mixed").plan(&cases, Some(plan)).unwrap();
+    let split = Driver::new(&cluster, "mixed").plan(&cases, Some(plan)).unwrap();
     let found = split.findings().unwrap();
     assert!(found.iter().any(|finding| finding.contains("shard-by columns: public.mixed_1")), "{found:#?}");
 }
@@ -328,7 +328,7 @@ fn every_setting_is_pinned_or_judged() {
 fn odd_settings_of_both_sides_and_of_writers() {
     let (cluster, has) = driver::furnished().unwrap();
     for server in 0..2 {
-        let place = Place::of(&cluster, server);
+        let place = ShardDatabase::of(&cluster, server);
         let mut session = place.session(&cluster).unwrap();
         session.batch_execute("LOAD 'plpgsql'").unwrap();
         session.batch_execute(ODD_SCHEMA).unwrap();
@@ -351,7 +351,7 @@ fn odd_settings_of_both_sides_and_of_writers() {
         changes.extend(odd.iter().chain(&plain).map(|statement| statement.to_string()));
     }
     let writer = "SET search_path = odd, pg_catalog, public";
-    let drive = Drive { writer, ..Drive::new(&cluster, "default") };
+    let drive = Driver { writer, ..Driver::new(&cluster, "default") };
     let split = drive.plan(&cases, None).unwrap();
     drive.run(&split, &cases, driver::MOVES).unwrap();
 }

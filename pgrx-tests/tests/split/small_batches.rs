@@ -6,7 +6,7 @@ use shardmaster_tests::fixture::{
 };
 use shardmaster_tests::wait;
 use shardmaster_tests::zoo::Case;
-use shardmaster_tests::zoo::driver::{self, Drive, Place};
+use shardmaster_tests::zoo::driver::{self, Driver, ShardDatabase};
 
 const CHANGED: &str = "UPDATE items SET val = 'later' WHERE tenant = 'moves' AND id <= 120";
 
@@ -84,8 +84,8 @@ fn a_text_that_the_target_cannot_have_is_told_of_its_own_table() {
     let cluster = driver::cluster().unwrap();
     let korean = "SELECT shard_keyspace_add('korean', 'directory', key_type => 'text')";
     cluster.superuser().unwrap().batch_execute(korean).unwrap();
-    let target = Place::create(&cluster, 1, "EUC_KR").unwrap();
-    let drive = Drive { target, ..Drive::new(&cluster, "korean") };
+    let target = ShardDatabase::create(&cluster, 1, "EUC_KR").unwrap();
+    let drive = Driver { target, ..Driver::new(&cluster, "korean") };
     let cases = ["first", "second"].map(|name| {
         let ddl = "CREATE TABLE {t} (tenant text, id int, v text, PRIMARY KEY (tenant, id))";
         Case { fill: vec!["INSERT INTO {t} VALUES ('moves', 1, '한')".into()], ..Case::table(name, ddl) }

@@ -4,7 +4,7 @@ use postgres::Client;
 use shardmaster_tests::cluster::{CLIENT, DATABASE};
 use shardmaster_tests::copy_streams::{TABLE, busy_writers, fill, stage, to_backfill};
 use shardmaster_tests::fixture::{LIMIT, by_owner, cut_over_and_compare, plan, source};
-use shardmaster_tests::relayed_cluster::Stage;
+use shardmaster_tests::relayed_cluster::RelayedCluster;
 
 const IDS: [i32; 2] = [1001, 25_000];
 const FEW_IDS: [i32; 2] = [1001, 5_000];
@@ -101,7 +101,7 @@ fn where_streams_are_lost_between_locks_nothing_is_written() {
     const SPY: &str = "CREATE SEQUENCE seen; GRANT ALL ON SEQUENCE seen TO PUBLIC;
         CREATE FUNCTION spy() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM nextval('seen'); RETURN NEW; END $$;
         CREATE TRIGGER spy BEFORE INSERT ON items FOR EACH ROW EXECUTE FUNCTION spy(); ALTER TABLE items ENABLE ALWAYS TRIGGER spy";
-    let stage = Stage::of(stage(TABLE, 3, &["shardmaster.remote_timeout = '1s'"]));
+    let stage = RelayedCluster::of(stage(TABLE, 3, &["shardmaster.remote_timeout = '1s'"]));
     let cluster = &stage.cluster;
     fill(cluster, IDS);
     let split = plan(cluster);

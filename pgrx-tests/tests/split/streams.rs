@@ -10,9 +10,9 @@ use shardmaster_tests::fixture::{
 };
 use shardmaster_tests::random::{Random, seed};
 use shardmaster_tests::relay::Relay;
-use shardmaster_tests::relayed_cluster::Stage;
+use shardmaster_tests::relayed_cluster::RelayedCluster;
 use shardmaster_tests::server::Stop;
-use shardmaster_tests::single_fault::Strike;
+use shardmaster_tests::single_fault::SingleFault;
 use shardmaster_tests::split::Split;
 use shardmaster_tests::wait;
 use std::sync::Arc;
@@ -187,10 +187,10 @@ fn a_worker_that_ends_goes_on() {
     let chosen = faults.enumerate().filter(|(number, _)| is_long_run() || is_its_turn(*number));
     for (count, (number, (point, action))) in chosen.enumerate() {
         survives(&mut cluster, (count % 2, number), |cluster, id| {
-            let strike = Strike::arm(cluster, point, action).unwrap();
+            let fault = SingleFault::arm(cluster, point, action).unwrap();
             let mut asks = cluster.superuser().unwrap();
-            strike.by(|| asks.execute("SELECT shard_split_run_backfill($1)", &[&id])).unwrap();
-            strike.wait(LIMIT).unwrap();
+            fault.by(|| asks.execute("SELECT shard_split_run_backfill($1)", &[&id])).unwrap();
+            fault.wait(LIMIT).unwrap();
         });
     }
 }
@@ -218,7 +218,7 @@ fn servers_that_stop_lose_no_chunk() {
 #[test]
 #[ignore = "make test-all: lines that are lost; make test has a_worker_that_ends_goes_on"]
 fn lines_that_are_lost_lose_no_chunk() {
-    let stage = Stage::of(stage(&leaves(), 3, &["shardmaster.remote_timeout = '1s'"]));
+    let stage = RelayedCluster::of(stage(&leaves(), 3, &["shardmaster.remote_timeout = '1s'"]));
     let cluster = &stage.cluster;
     fill(cluster, FEW_IDS);
     let lost: [fn([&Relay; 2]); 3] =

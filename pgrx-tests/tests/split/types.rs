@@ -5,14 +5,14 @@ use shardmaster_tests::cluster::{Cluster, DATABASE, OWNER};
 use shardmaster_tests::env::is_long_run;
 use shardmaster_tests::random::seed;
 use shardmaster_tests::split::Split;
-use shardmaster_tests::zoo::driver::{self, Drive, LIMIT, MOVES};
+use shardmaster_tests::zoo::driver::{self, Driver, LIMIT, MOVES};
 use shardmaster_tests::zoo::{Case, keys, refusals, shapes, values};
 use std::collections::BTreeSet;
 
 fn moves(cases: Vec<Case>) -> [i64; 2] {
     let (cluster, has) = driver::furnished().unwrap();
     let cases = has.keep(cases).unwrap();
-    let drive = Drive::new(&cluster, "default");
+    let drive = Driver::new(&cluster, "default");
     let split = drive.plan(&cases, None).unwrap();
     drive.run(&split, &cases, MOVES).unwrap()
 }
@@ -47,7 +47,7 @@ fn what_is_not_known_is_refused() {
         admin.batch_execute(&format!("ALTER DATABASE {DATABASE} SET {settings}")).unwrap();
     }
     let cases = has.keep(refusals::all()).unwrap();
-    let split = Drive::new(&cluster, "default").plan(&cases, None).unwrap();
+    let split = Driver::new(&cluster, "default").plan(&cases, None).unwrap();
     let found = split.findings().unwrap();
     let is_found = |case: &&Case| {
         let check = case.refused.unwrap();

@@ -11,7 +11,7 @@ use shardmaster_tests::verification::{outcome, passed, verify};
 use shardmaster_tests::wait;
 
 /// One thing that is wrong, and what is said of it.
-struct Wrong {
+struct Corruption {
     name: &'static str,
     /// On which server.
     server: usize,
@@ -22,17 +22,17 @@ struct Wrong {
 }
 
 #[rustfmt::skip]
-const WRONG: &[Wrong] = &[
-    Wrong { name: "one byte", server: 1, done: "UPDATE items SET val = 'x' || substr(val, 2) WHERE id = 100", key: "(moves,100)", what: "differs in \"val\"", differing: 1 },
-    Wrong { name: "a missing row", server: 1, done: "DELETE FROM items WHERE id = 102", key: "(moves,102)", what: "missing on the target", differing: 1 },
-    Wrong { name: "one row more", server: 1, done: "INSERT INTO items VALUES ('moves', 7001, 'more', 7001, 0, NULL)", key: "(moves,7001)", what: "missing on the source", differing: 1 },
-    Wrong { name: "NULL for empty", server: 1, done: "UPDATE items SET val = NULL WHERE id = 104", key: "(moves,104)", what: "differs in \"val\"", differing: 1 },
-    Wrong { name: "the last bit of a float", server: 1, done: "UPDATE items SET f = 1.0000000000000002 WHERE id = 106", key: "(moves,106)", what: "differs in \"f\"", differing: 1 },
-    Wrong { name: "the sign of zero", server: 1, done: "UPDATE items SET f = '-0' WHERE id = 108", key: "(moves,108)", what: "differs in \"f\"", differing: 1 },
-    Wrong { name: "another scale", server: 1, done: "UPDATE items SET amount = 1.50 WHERE id = 110", key: "(moves,110)", what: "differs in \"amount\"", differing: 1 },
-    Wrong { name: "values of two rows exchanged", server: 1, done: "UPDATE items SET val = (242 - id)::text WHERE id IN (120, 122)", key: "(moves,120)", what: "differs in \"val\"", differing: 2 },
-    Wrong { name: "a change that capture has not seen", server: 0, done: "UPDATE items SET val = 'unseen', code = -114 WHERE tenant = 'moves' AND id = 114", key: "(moves,114)", what: "differs in \"val\", \"code\"", differing: 1 },
-    Wrong { name: "a delete that capture has not seen", server: 0, done: "DELETE FROM items WHERE tenant = 'moves' AND id = 116", key: "(moves,116)", what: "missing on the source", differing: 1 },
+const WRONG: &[Corruption] = &[
+    Corruption { name: "one byte", server: 1, done: "UPDATE items SET val = 'x' || substr(val, 2) WHERE id = 100", key: "(moves,100)", what: "differs in \"val\"", differing: 1 },
+    Corruption { name: "a missing row", server: 1, done: "DELETE FROM items WHERE id = 102", key: "(moves,102)", what: "missing on the target", differing: 1 },
+    Corruption { name: "one row more", server: 1, done: "INSERT INTO items VALUES ('moves', 7001, 'more', 7001, 0, NULL)", key: "(moves,7001)", what: "missing on the source", differing: 1 },
+    Corruption { name: "NULL for empty", server: 1, done: "UPDATE items SET val = NULL WHERE id = 104", key: "(moves,104)", what: "differs in \"val\"", differing: 1 },
+    Corruption { name: "the last bit of a float", server: 1, done: "UPDATE items SET f = 1.0000000000000002 WHERE id = 106", key: "(moves,106)", what: "differs in \"f\"", differing: 1 },
+    Corruption { name: "the sign of zero", server: 1, done: "UPDATE items SET f = '-0' WHERE id = 108", key: "(moves,108)", what: "differs in \"f\"", differing: 1 },
+    Corruption { name: "another scale", server: 1, done: "UPDATE items SET amount = 1.50 WHERE id = 110", key: "(moves,110)", what: "differs in \"amount\"", differing: 1 },
+    Corruption { name: "values of two rows exchanged", server: 1, done: "UPDATE items SET val = (242 - id)::text WHERE id IN (120, 122)", key: "(moves,120)", what: "differs in \"val\"", differing: 2 },
+    Corruption { name: "a change that capture has not seen", server: 0, done: "UPDATE items SET val = 'unseen', code = -114 WHERE tenant = 'moves' AND id = 114", key: "(moves,114)", what: "differs in \"val\", \"code\"", differing: 1 },
+    Corruption { name: "a delete that capture has not seen", server: 0, done: "DELETE FROM items WHERE tenant = 'moves' AND id = 116", key: "(moves,116)", what: "missing on the source", differing: 1 },
 ];
 
 const IN_BIG_TABLES: [&str; 1] = ["a missing row"];
@@ -63,7 +63,8 @@ fn notices(id_type: &str, make_big: &str, read: &str) {
     let position: String = cluster.superuser().unwrap().query_one(position, &[]).unwrap().get(0);
     assert!(position.contains(read), "{position}");
     // All of them in a small table; in big ones one that is missing, and in long runs all as well.
-    let is_tried = |wrong: &&Wrong| is_long_run() || read.is_empty() || IN_BIG_TABLES.contains(&wrong.name);
+    let is_tried =
+        |wrong: &&Corruption| is_long_run() || read.is_empty() || IN_BIG_TABLES.contains(&wrong.name);
     for wrong in WRONG.iter().filter(is_tried) {
         as_worker(&cluster, &split, wrong.server).batch_execute(wrong.done).unwrap();
         let told = verify(&split);

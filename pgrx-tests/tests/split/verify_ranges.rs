@@ -6,7 +6,7 @@ use shardmaster_tests::fixture::{as_worker, by_superuser, by_superusers, cluster
 use shardmaster_tests::split::Split;
 use shardmaster_tests::verification::{passed, verify};
 use shardmaster_tests::zoo::Case;
-use shardmaster_tests::zoo::driver::{self, Drive, Place};
+use shardmaster_tests::zoo::driver::{self, Driver, ShardDatabase};
 
 const SMALL: [&str; 2] = ["shardmaster.step_time = 100", "shardmaster.max_copy_rate = 20000"];
 
@@ -84,9 +84,9 @@ fn keys_that_are_no_text_of_any_encoding_are_compared() {
         master.batch_execute(&format!("ALTER SYSTEM SET shardmaster.{set}")).unwrap();
     }
     master.batch_execute("SELECT pg_reload_conf()").unwrap();
-    let [source, target] = [0, 1].map(|server| Place::create(&cluster, server, "SQL_ASCII").unwrap());
+    let [source, target] = [0, 1].map(|server| ShardDatabase::create(&cluster, server, "SQL_ASCII").unwrap());
     master.batch_execute("SELECT shard_keyspace_add('ascii', 'directory', key_type => 'text')").unwrap();
-    let drive = Drive { cluster: &cluster, keyspace: "ascii", source, target, writer: "" };
+    let drive = Driver { cluster: &cluster, keyspace: "ascii", source, target, writer: "" };
     let mut case =
         Case::table("names", "CREATE TABLE {t} (tenant text, k text, v text, PRIMARY KEY (tenant, k))");
     case.fill = vec![
