@@ -1,7 +1,7 @@
 //! Behind a decision that another worker has made: src/split/cutover/settled.rs, and `complete`
 //! in recovery.rs.
 
-use super::{At, attach, cutover};
+use super::{At, cutover, take_over};
 use crate::rules::Rule;
 use crate::state::{CutoverStep, Give, Goal, NOTHING, Pc, Take};
 
@@ -29,15 +29,15 @@ pub fn settled(at: &mut At) -> bool {
 
 /// `settled::take`: earlier sessions are ended, the generation stays.
 fn joins(at: &mut At, place: usize, is_source: bool, next: Pc) -> bool {
-    if attach::adopts_way_back(at) {
+    if take_over::adopts_way_back(at) {
         return true;
     }
-    if !attach::end_previous(at, place) {
+    if !take_over::end_previous(at, place) {
         return false;
     }
     let (known, seen) = (at.state.places[place].generation, at.master().generation);
     if known > seen {
-        return attach::attach(at);
+        return take_over::attach(at);
     }
     if is_source {
         (at.me().source, at.me().on_source) = (true, known)
@@ -57,7 +57,7 @@ fn look(at: &mut At) -> bool {
     let is_borne_out = here.deciding != 0 || !at.keeps(Rule::FenceBorneOut);
     let is_shut = here.give == Give::Moved || here.give == Give::Fenced && is_borne_out;
     if !is_shut && at.keeps(Rule::FencedAgain) {
-        return attach::attach(at);
+        return take_over::attach(at);
     }
     if there.take == Take::Open {
         return at.goes(Pc::SettledMove);
@@ -70,7 +70,7 @@ fn look(at: &mut At) -> bool {
     if is_whole && there.take == Take::Closed {
         return at.goes(Pc::SettledOpen);
     }
-    attach::attach(at)
+    take_over::attach(at)
 }
 
 /// `recovery::complete`

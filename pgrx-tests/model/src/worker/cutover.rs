@@ -1,6 +1,6 @@
 //! The cutover: src/split/cutover/mod.rs and fence.rs.
 
-use super::{At, attach, step};
+use super::{At, step, take_over};
 use crate::rules::Rule;
 use crate::state::{CutoverStep, Give, Goal, NOTHING, Pc, Phase, Place, Route, Step, Take};
 use crate::writers;
@@ -169,7 +169,7 @@ fn decide(at: &mut At) -> bool {
     if !asked || !at.may_on_master() {
         return at.goes(Pc::AbortReopen);
     }
-    attach::decide(at);
+    take_over::decide(at);
     let next = if at.keeps(Rule::OpenAfterDecision) { Pc::Open } else { Pc::Move };
     at.goes(next)
 }
@@ -265,7 +265,7 @@ fn records_moved(at: &mut At) -> bool {
 pub fn aborted(at: &mut At) -> bool {
     match at.me().pc {
         Pc::AbortReopen => {
-            if !attach::opens_source(at) {
+            if !take_over::opens_source(at) {
                 return at.fails();
             }
             at.goes(Pc::AbortRelease)

@@ -1,6 +1,6 @@
 //! Finish: src/split/end/finish.rs and proof.rs.
 
-use super::{At, attach};
+use super::{At, take_over};
 use crate::rules::Rule;
 use crate::state::{CutoverStep, Give, Goal, NOTHING, Pc, Take, WRITERS, rows_of};
 
@@ -86,10 +86,10 @@ fn still(at: &mut At) -> bool {
     let (source, target) = (at.source(), at.target());
     let (here, there) = (at.state.places[source], at.state.places[target]);
     if here.give != Give::No && !at.me().source {
-        return attach::takes_over(at, source, true, Pc::FinishStill);
+        return take_over::takes_over(at, source, true, Pc::FinishStill);
     }
     if there.take != Take::No && !at.me().target {
-        return attach::takes_over(at, target, false, Pc::FinishStill);
+        return take_over::takes_over(at, target, false, Pc::FinishStill);
     }
     if there.take == Take::Closed {
         return at.is_refused();

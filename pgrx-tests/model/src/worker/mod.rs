@@ -1,12 +1,12 @@
 //! A split's worker: what it does next, one commit at a time. Its sessions may be gone; then it
 //! begins anew, as the code does after an error.
 
-mod attach;
 mod complete;
 mod cutover;
 mod finish;
 mod rollback;
 mod step;
+mod take_over;
 
 use crate::model::Split;
 use crate::rules::Rule;
@@ -135,11 +135,11 @@ pub fn work(split: &Split, state: &mut State, number: usize) -> bool {
 
 fn one(at: &mut At) -> bool {
     match at.me().pc {
-        Pc::Idle => attach::begin(at),
+        Pc::Idle => take_over::begin(at),
         Pc::TakeTarget | Pc::TakeSource | Pc::Settle | Pc::SettleOpen | Pc::SettleRoutes | Pc::Adopt => {
-            attach::work(at)
+            take_over::work(at)
         }
-        Pc::RevertTake | Pc::RevertOpen | Pc::RevertRoutes => attach::revert(at),
+        Pc::RevertTake | Pc::RevertOpen | Pc::RevertRoutes => take_over::revert(at),
         Pc::Ready => cutover::ready(at),
         Pc::StepSnapshot | Pc::StepAnnounce | Pc::StepCommit | Pc::StepProgress | Pc::StepConsume => {
             step::work(at)
