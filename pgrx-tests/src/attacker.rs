@@ -1,10 +1,10 @@
-//! An owner of tables who would like to be the mover: functions that tell the server's log
-//! who runs them, which no rollback takes back.
+//! A table owner who tries to get the mover's rights. His functions write the current role to the server's
+//! log, which a rollback does not undo.
 
 use crate::cluster::{Cluster, DATABASE, MOVER};
 use postgres::Client;
 
-/// A role that owns the table `items` on all servers, of which the mover is a member.
+/// Makes a role that owns the table `items` on all servers. The mover is a member of it.
 pub fn own_the_table(cluster: &Cluster) {
     for server in &cluster.servers {
         let mut superuser = server.superuser(DATABASE).unwrap();
@@ -27,20 +27,20 @@ pub fn own_the_table(cluster: &Cluster) {
     }
 }
 
-/// His session on a shard.
+/// Opens the attacker's session on a shard.
 pub fn session(cluster: &Cluster, shard: &str) -> Client {
     let server = cluster.servers.iter().find(|server| server.name() == shard).unwrap();
     server.connect(DATABASE, "mallory").unwrap()
 }
 
-/// His statements on every shard.
+/// Runs the attacker's statements on every shard.
 pub fn by_attacker(cluster: &Cluster, statements: &str) {
     for server in &cluster.servers {
         session(cluster, server.name()).batch_execute(statements).unwrap();
     }
 }
 
-/// Whether his code has had the mover's rights on any server.
+/// Whether the attacker's code has run with the mover's rights on any server.
 pub fn is_mover(cluster: &Cluster) -> bool {
     let line = format!("mallory's code ran as {MOVER}");
     cluster.servers.iter().any(|server| std::fs::read_to_string(server.log_path()).unwrap().contains(&line))

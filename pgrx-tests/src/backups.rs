@@ -1,5 +1,5 @@
-//! A master that goes back to what it was: by its dump, which makes it another master, or by its
-//! disk, which leaves it the one that it was.
+//! Backups to which a master is set back: its dump, which makes it another master, or its disk, which leaves
+//! its identity unchanged.
 
 use crate::cluster::{Cluster, DATABASE};
 use crate::disasters::backup::{Backup, put_aside};
@@ -8,7 +8,7 @@ use crate::{Result, env};
 use std::path::PathBuf;
 use std::process::Command;
 
-/// What `pg_dump` says of a master's database.
+/// The output of `pg_dump` for a master's database.
 pub struct Dump(PathBuf);
 
 fn program(cluster: &Cluster, name: &str) -> Result<Command> {
@@ -24,14 +24,14 @@ impl Dump {
         Ok(Dump(path))
     }
 
-    /// In the place of the database that is there.
+    /// Replaces the existing database by the dump.
     pub fn restore(&self, cluster: &Cluster) -> Result<()> {
         let mut postgres = cluster.master.superuser("postgres")?;
         postgres.batch_execute(&format!("DROP DATABASE {DATABASE} WITH (FORCE)"))?;
         self.restore_as(cluster, DATABASE)
     }
 
-    /// A copy beside it.
+    /// Restores the dump as another database of the same server.
     pub fn restore_as(&self, cluster: &Cluster, database: &str) -> Result<()> {
         let mut postgres = cluster.master.superuser("postgres")?;
         postgres.batch_execute(&format!("CREATE DATABASE {database}"))?;
@@ -49,7 +49,7 @@ impl Disk {
         Backup::of_disk(&cluster.master).map(Disk)
     }
 
-    /// Of a shard's server.
+    /// Copies the disk of a shard's server.
     pub fn of_server(server: &Server) -> Result<Disk> {
         Backup::of_disk(server).map(Disk)
     }

@@ -1,5 +1,5 @@
-//! A server that says more than it is asked: a link over TCP that hands on whole messages, and
-//! before some of them says what it likes.
+//! A server that sends more than it is asked for: a TCP link that forwards whole messages, and sends messages
+//! of its own before some of them.
 
 use crate::Result;
 use crate::cluster::{DATABASE, MOVER};
@@ -11,9 +11,9 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
-/// What it says to a client; an error ends the session.
+/// Sends something to the client. An error ends the session.
 type ExtraMessages = Arc<dyn Fn(&mut TcpStream) -> io::Result<()> + Send + Sync>;
-/// Before the server's messages of which kind.
+/// The kind of server message before which something is sent, and what is sent.
 type Trigger = Arc<Mutex<Option<(u8, ExtraMessages)>>>;
 
 pub struct ChattyServer {
@@ -21,7 +21,7 @@ pub struct ChattyServer {
     trigger: Trigger,
 }
 
-/// A message of the protocol.
+/// Builds a message of the protocol.
 pub fn message(kind: u8, parts: &[&[u8]]) -> Vec<u8> {
     let body: Vec<u8> = parts.concat();
     let length = u32::try_from(body.len() + 4).unwrap_or(u32::MAX);
@@ -29,23 +29,23 @@ pub fn message(kind: u8, parts: &[&[u8]]) -> Vec<u8> {
 }
 
 impl ChattyServer {
-    /// It says nothing of its own at first.
+    /// Starts the link. It sends nothing of its own at first.
     pub fn before(server: &Server) -> Result<ChattyServer> {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let (port, trigger) = (listener.local_addr()?.port(), Trigger::default());
         let upstream = server.socket_dir().join(".s.PGSQL.5432");
         let its_trigger = trigger.clone();
-        // Until the test program ends.
+        // The thread runs until the test program ends.
         thread::spawn(move || {
             for client in listener.incoming().flatten() {
-                // Whoever is not connected finds it closed.
+                // A client that could not be connected sees its connection closed.
                 let _ = accept(client, &upstream, &its_trigger);
             }
         });
         Ok(ChattyServer { port, trigger })
     }
 
-    /// A connection string that leads through the link.
+    /// Returns a connection string that leads through the link.
     pub fn conninfo(&self) -> String {
         format!(
             "host=127.0.0.1 port={} dbname={DATABASE} user={MOVER} sslmode=disable gssencmode=disable",
@@ -53,7 +53,7 @@ impl ChattyServer {
         )
     }
 
-    /// From now on, before each message of a kind.
+    /// From now on, sends this before each message of a kind.
     pub fn says(&self, before: u8, says: impl Fn(&mut TcpStream) -> io::Result<()> + Send + Sync + 'static) {
         *self.trigger.lock().unwrap_or_else(PoisonError::into_inner) = Some((before, Arc::new(says)));
     }
@@ -75,7 +75,7 @@ fn accept(client: TcpStream, upstream: &Path, trigger: &Trigger) -> io::Result<(
     Ok(())
 }
 
-/// Hands one message on.
+/// Forwards one message.
 fn answer(from: &mut UnixStream, to: &mut TcpStream, trigger: &Trigger) -> io::Result<()> {
     let mut head = [0; 5];
     from.read_exact(&mut head)?;

@@ -1,12 +1,12 @@
-//! Tables of two sides that do not promise the same, and cases of it: each is to be found by
-//! name before anything moves.
+//! Tables whose constraints differ between the two sides, and cases of such differences. The check must find
+//! each by name before anything moves.
 
 use crate::cluster::{Cluster, DATABASE, OWNER};
 use crate::fixture::by_owner;
 use crate::matrix::leftovers;
 use crate::split::Split;
 
-/// A table, one of ranges with lists below, one by hash; a row in each partition.
+/// A plain table, one partitioned by ranges with lists below, and one by hash. Each partition has a row.
 const TABLES: &str = "
     CREATE TABLE items (tenant bigint, id int, val varchar(20), PRIMARY KEY (tenant, id));
     CREATE TABLE parts (tenant bigint, id int, val text, PRIMARY KEY (tenant, id)) PARTITION BY RANGE (id);
@@ -22,7 +22,7 @@ const ROWS: &str = "
     INSERT INTO parts SELECT 1, i, 'v' FROM generate_series(0, 199) i;
     INSERT INTO hashed SELECT 1, i FROM generate_series(1, 20) i";
 
-/// Two servers with the tables, and the rows on the source.
+/// Makes two servers with the tables. The rows are on the source.
 pub fn cluster() -> Cluster {
     let cluster = Cluster::servers(2, &["fsync = off", "shardmaster.tail_interval = 20"]).unwrap();
     by_owner(&cluster, 0, TABLES);
@@ -34,7 +34,7 @@ pub fn cluster() -> Cluster {
     cluster
 }
 
-/// What is wrong, each with its hint.
+/// Returns the check's findings, each with its hint.
 pub fn findings(split: &Split<'_>) -> Vec<String> {
     let found = split.findings_with_hints().unwrap();
     for finding in &found {
@@ -46,16 +46,18 @@ pub fn findings(split: &Split<'_>) -> Vec<String> {
     found
 }
 
-/// The tables' owner may have functions of his own.
+/// Allows the tables' owner to have functions of his own.
 pub fn trust_owner(cluster: &Cluster) {
     let trust = "SELECT shard_trust_owner(shard_key, $1) FROM shard_topology()";
     cluster.superuser().unwrap().execute(trust, &[&OWNER]).unwrap();
 }
 
-/// Server, statements that make it so and that undo them, what is found.
+/// A server with the statements that make the difference, the statements that undo it, and the expected
+/// finding.
 pub type Case = (&'static [(usize, &'static str)], &'static [(usize, &'static str)], &'static str);
 
-/// Each case is found as long as it is so; afterwards all is well, and nothing is installed.
+/// Each case must be found while its difference exists. Afterwards nothing is found, and nothing is
+/// installed.
 pub fn refuse(cases: &[Case]) {
     let cluster = cluster();
     trust_owner(&cluster);

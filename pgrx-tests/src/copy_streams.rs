@@ -1,4 +1,4 @@
-//! A table of many small chunks, which are copied at the same time.
+//! A table of many small chunks, which several streams copy at the same time.
 
 use crate::cluster::{Cluster, DATABASE};
 use crate::fixture::{LIMIT, cluster_of, source};
@@ -8,7 +8,7 @@ use crate::wait;
 pub const TABLE: &str =
     "CREATE TABLE items (tenant text, id int, val text, code int, PRIMARY KEY (id, tenant))";
 
-/// Two servers with the table, and a master with so many streams, whose steps are short.
+/// Makes two servers with the table, and a master with `streams` streams and short steps.
 pub fn stage(table: &str, streams: usize, more: &[&str]) -> Cluster {
     let streams = format!("shardmaster.copy_streams = {streams}");
     let mut lines = vec![&*streams, "shardmaster.step_time = '20ms'", "shardmaster.copy_share = 100"];
@@ -16,7 +16,7 @@ pub fn stage(table: &str, streams: usize, more: &[&str]) -> Cluster {
     cluster_of(&lines, table)
 }
 
-/// Rows with these ids, from the first to the last, of which seven are in a block.
+/// Inserts rows with the ids from first to last. Seven rows fill a block.
 pub fn fill(cluster: &Cluster, ids: [i32; 2]) {
     let [first, last] = ids;
     source(cluster)
@@ -37,12 +37,12 @@ pub fn to_backfill(split: &Split<'_>) {
     split.call("run_backfill").unwrap();
 }
 
-/// Sessions on the target as the mover's writers.
+/// Counts the writers' sessions of the mover on the target.
 pub fn writers(cluster: &Cluster) -> i64 {
     count(cluster, "true")
 }
 
-/// Those of them that are within a transaction.
+/// Counts the writers' sessions that are in a transaction.
 pub fn busy_writers(cluster: &Cluster) -> i64 {
     count(cluster, "xact_start IS NOT NULL")
 }
@@ -54,7 +54,7 @@ fn count(cluster: &Cluster, which: &str) -> i64 {
     cluster.servers[1].superuser(DATABASE).unwrap().query_one(&query, &[]).unwrap().get(0)
 }
 
-/// Nothing that follows needs the streams.
+/// Waits until the streams have ended, which nothing after them needs.
 pub fn wait_until_they_end(cluster: &Cluster) {
     wait::until("the streams to end", LIMIT, || Ok((writers(cluster) == 1).then_some(()))).unwrap();
 }

@@ -1,10 +1,10 @@
-//! Foreign tables of all shards, which an operator has imported and an analyst reads.
+//! Foreign tables of all shards. An operator has imported them, and an analyst reads them.
 
 use crate::cluster::{Cluster, DATABASE};
 use crate::queries::stage;
 use postgres::{Client, SimpleQueryMessage};
 
-/// Two shards, an operator who has imported their tables, and an analyst who may read them.
+/// Makes two shards, an operator who has imported their tables, and an analyst who may read them.
 pub fn imported(config: &[&str]) -> Cluster {
     let cluster = stage(config);
     let mut master = cluster.superuser().unwrap();
@@ -23,13 +23,13 @@ pub fn dba(cluster: &Cluster) -> Client {
     cluster.master.connect(DATABASE, "dba").unwrap()
 }
 
-/// What a call has made of each table.
+/// Imports by a call, and returns its result for each table.
 pub fn import(cluster: &Cluster, call: &str) -> Vec<(String, String)> {
     let rows = dba(cluster).query(&format!("SELECT * FROM {call}"), &[]).unwrap();
     rows.iter().map(|row| (row.get(0), row.get(1))).collect()
 }
 
-/// The rows of a query, as text and in their order.
+/// Returns the rows of a query as texts, in their order.
 pub fn texts(client: &mut Client, query: &str) -> Vec<String> {
     let rows = client.simple_query(query).unwrap_or_else(|error| panic!("{query}: {error:?}"));
     let text = |message: &SimpleQueryMessage| match message {

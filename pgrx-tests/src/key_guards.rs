@@ -1,4 +1,4 @@
-//! Shards with key guards: how these come, and who was refused.
+//! Shards with key guards: how guards are installed, and who was refused.
 
 use crate::cluster::Cluster;
 use crate::fixture::{LIMIT, outcome};
@@ -13,7 +13,7 @@ pub fn install(cluster: &Cluster, shard: &str, keyspace: &str) {
     cluster.superuser().unwrap().batch_execute(&call).unwrap();
 }
 
-/// Statements, each in a transaction of its own.
+/// Runs statements, each in a transaction of its own.
 pub fn each(client: &mut Client, statements: &[&str]) {
     for statement in statements {
         client.batch_execute(statement).unwrap();
@@ -25,7 +25,7 @@ pub fn guards(cluster: &Cluster) -> Vec<String> {
     cluster.superuser().unwrap().query(query, &[]).unwrap().iter().map(|row| row.get(0)).collect()
 }
 
-/// A writer that leaves nothing behind.
+/// Tries a write and rolls it back.
 pub fn tried(client: &mut Client, statement: &str) -> String {
     outcome(client, &format!("BEGIN; {statement}; ROLLBACK"))
 }
@@ -41,7 +41,7 @@ pub fn wait_held(cluster: &Cluster, point: &str) {
     wait::until_true(&mut cluster.superuser().unwrap(), point, LIMIT, &query).unwrap();
 }
 
-/// Refused wrongly is whoever comes with a key that is routed there.
+/// Checks that no server has refused a client. A client whose key is routed to the shard must not be refused.
 pub fn assert_nobody_was_refused(cluster: &Cluster) {
     for server in cluster.servers.iter().chain([&cluster.master]) {
         let log = std::fs::read_to_string(server.log_path()).unwrap_or_default();

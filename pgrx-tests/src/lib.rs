@@ -1,9 +1,8 @@
-//! Real servers, several sessions, crashes and load.
+//! Tests with real servers, several sessions, crashes and load.
 //!
-//! Test programs run as an unprivileged user; the scripts tell them where things
-//! are: `SHARDMASTER_BINDIR` (programs of the PostgreSQL under test),
-//! `SHARDMASTER_RUN_DIR` (servers go below it; the script removes it),
-//! `SHARDMASTER_PROGRAMS` (the programs of this crate).
+//! Test programs run as an unprivileged user. The scripts pass paths in the environment: `SHARDMASTER_BINDIR`
+//! has the programs of the PostgreSQL under test, servers are made below `SHARDMASTER_RUN_DIR` (which the
+//! script removes), and `SHARDMASTER_PROGRAMS` has the programs of this crate.
 
 pub mod ack_log;
 pub mod attacker;

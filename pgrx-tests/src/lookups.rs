@@ -1,4 +1,4 @@
-//! Lookup indexes by another column: what a master has of one, and what the shards' rows say.
+//! Lookup indexes by another column: the entries on a master, compared with the shards' rows.
 
 use crate::cluster::{CLIENT, Cluster, DATABASE, OWNER};
 use crate::fixture::{LIMIT, by_superusers, state_of};
@@ -6,7 +6,8 @@ use crate::wait;
 use postgres::Client;
 use std::collections::BTreeSet;
 
-/// Two servers with the table `users`, whose tenants `a`, `b` are on the first one, `c` on the second.
+/// Makes two servers with the table `users`. The tenants `a` and `b` are on the first server, `c` is on the
+/// second.
 pub fn stage(config: &[&str]) -> Cluster {
     let mut lines = vec!["fsync = off", "max_prepared_transactions = 5", "shardmaster.tail_interval = 20"];
     lines.extend_from_slice(config);
@@ -48,7 +49,7 @@ pub fn texts(client: &mut Client, query: &str) -> BTreeSet<String> {
     client.query(query, &[]).unwrap().iter().map(|row| row.get(0)).collect()
 }
 
-/// The pairs that the master has, conflicts among them.
+/// Returns the pairs that the master has, including conflicts.
 pub fn pairs(master: &mut Client) -> BTreeSet<String> {
     texts(
         master,
@@ -57,7 +58,7 @@ pub fn pairs(master: &mut Client) -> BTreeSet<String> {
     )
 }
 
-/// Those of the rows that are where their tenants are routed to.
+/// Returns the pairs of the rows that are on the shard to which their tenant is routed.
 pub fn rows(cluster: &Cluster, master: &mut Client) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     for (server, shard) in ["shard_a", "shard_b"].into_iter().enumerate() {
@@ -74,7 +75,7 @@ pub fn rows(cluster: &Cluster, master: &mut Client) -> BTreeSet<String> {
     found
 }
 
-/// At rest both are the same.
+/// Waits until the master's pairs equal those of the rows, as they must while nothing changes.
 pub fn wait_equal(cluster: &Cluster, master: &mut Client) {
     let mut last = (BTreeSet::new(), BTreeSet::new());
     let outcome = wait::until("pairs are rows", LIMIT, || {

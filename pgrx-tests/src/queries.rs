@@ -1,4 +1,4 @@
-//! Whoever asks all shards at once: two shards, whom the role `analyst` asks as `reader`.
+//! Queries of all shards at once: two shards, which the role `analyst` queries as `reader`.
 
 use crate::cluster::{Cluster, DATABASE};
 use crate::fixture::{by_owner, by_superuser, cluster, state_of};
@@ -27,26 +27,26 @@ pub fn analyst(cluster: &Cluster) -> Client {
     cluster.master.connect(DATABASE, "analyst").unwrap()
 }
 
-/// The rows of a call, as text and in their order.
+/// Returns the rows of a call as texts, sorted.
 pub fn json(client: &mut Client, call: &str) -> Vec<String> {
     let rows = client.query(&format!("SELECT j::text FROM {call} AS j ORDER BY 1"), &[]).unwrap();
     rows.iter().map(|row| row.get(0)).collect()
 }
 
-/// SQLSTATE and message of what is refused.
+/// Returns SQLSTATE and message of a refused statement.
 pub fn error(client: &mut Client, statement: &str) -> (String, String) {
     let error = client.query(statement, &[]).unwrap_err();
     let message = error.as_db_error().map_or(String::new(), |error| error.message().to_owned());
     (state_of(&error).to_owned(), message)
 }
 
-/// The hint of what is refused.
+/// Returns the hint of a refused statement.
 pub fn hint(client: &mut Client, statement: &str) -> String {
     let error = client.query(statement, &[]).unwrap_err();
     error.as_db_error().and_then(|error| error.hint()).unwrap_or_default().to_owned()
 }
 
-/// Shortly after a query's end no shard works for it any more.
+/// Waits until no shard works for the query any more, which is soon after its end.
 pub fn nobody_works_on(cluster: &Cluster) {
     let query = "SELECT count(*) = 0 FROM pg_stat_activity WHERE application_name LIKE 'shardmaster query%'";
     for server in &cluster.servers {

@@ -1,5 +1,5 @@
-//! A cluster whose shards are reached through relays, and what is asked of a cutover in it:
-//! how long writers wait, and what becomes of one that is given up.
+//! A cluster whose shards are reached through relays, and checks of a cutover in it: how long writers wait,
+//! and what happens to a cutover that is aborted.
 
 use crate::cluster::{Cluster, DATABASE, MOVER};
 use crate::fixture::{LIMIT, cluster, state_of};
@@ -9,9 +9,9 @@ use crate::wait;
 use postgres::Client;
 use std::time::{Duration, Instant};
 
-/// Of the cutovers here, in which nothing is slow unless it is made so.
+/// The timeout of the cutovers here, in which nothing is slow unless a test makes it so.
 pub const TIMEOUT: Duration = Duration::from_secs(3);
-/// What is promised beyond it.
+/// What is promised beyond the timeout.
 pub const GRACE: Duration = Duration::from_secs(2);
 
 /// A cluster whose shards are reached through relays.
@@ -28,7 +28,7 @@ impl RelayedCluster {
         RelayedCluster::of(cluster(&lines))
     }
 
-    /// Puts a relay before either server.
+    /// Puts a relay in front of each server.
     pub fn of(cluster: Cluster) -> RelayedCluster {
         let relay = |index: usize| Relay::before(&cluster.servers[index]).unwrap();
         let (source, target) = (relay(0), relay(1));
@@ -45,8 +45,8 @@ impl RelayedCluster {
     }
 }
 
-/// A writer of the moving tenant gets an answer within the deadline: it has written, or is
-/// told to retry, until it has. Statements that wait at the fence are not cut short.
+/// A writer of the moving tenant gets an answer within the limit. It is told to retry until it has written.
+/// Statements that wait at the fence are not cut short.
 pub fn writes_within(writer: &mut Client, limit: Duration) -> Duration {
     let began = Instant::now();
     wait::until("a write to be served", limit, || {
@@ -60,7 +60,7 @@ pub fn writes_within(writer: &mut Client, limit: Duration) -> Duration {
     began.elapsed()
 }
 
-/// The route of the moving tenant leads to the source again.
+/// Whether the route of the moving tenant leads to the source again.
 pub fn is_routed_back(cluster: &Cluster) -> bool {
     let route = "SELECT write_shard || ' ' || status FROM shard_entries() WHERE key = 'moves'";
     let found: String = cluster.superuser().unwrap().query_one(route, &[]).unwrap().get(0);
@@ -78,10 +78,10 @@ pub fn given_up(split: &Split<'_>) {
     .unwrap();
 }
 
-/// Longer than an answer counts as a sign of life of a shard that has gone since.
+/// An answer older than this is no longer a sign of life of a shard.
 const NOT_LATELY: Duration = Duration::from_millis(50);
 
-/// Holds a cutover at a point, does something to the cluster, and lets it go on.
+/// Holds a cutover at a point, does something to the cluster, and lets the cutover continue.
 pub fn interrupt(split: &Split<'_>, cluster: &Cluster, point: &str, harm: impl FnOnce()) {
     cluster.hold(point).unwrap();
     split.call("cutover").unwrap();
@@ -91,14 +91,14 @@ pub fn interrupt(split: &Split<'_>, cluster: &Cluster, point: &str, harm: impl F
     cluster.fault("").unwrap();
 }
 
-/// The worker ends, without a word to anybody.
+/// Ends the worker without notice.
 pub fn terminate(cluster: &Cluster) {
     let end =
         "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type LIKE 'shardmaster split%'";
     cluster.superuser().unwrap().batch_execute(end).unwrap();
 }
 
-/// The time that a server was away, say.
+/// Makes the request of the cutover hours old, as if a server had been away.
 pub fn age_request(cluster: &Cluster) {
     let age = "UPDATE shardmaster.split_plan SET cutover_asked_at = cutover_asked_at - interval '3 hours'";
     cluster.superuser().unwrap().batch_execute(age).unwrap();

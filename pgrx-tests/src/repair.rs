@@ -1,4 +1,4 @@
-//! Whoever settles rows on the wrong shard: the role `dba` of the master, which is `mender` on the shards.
+//! Repair of rows on the wrong shard: the role `dba` of the master does it, as `mender` on the shards.
 
 use crate::cluster::{Cluster, DATABASE};
 use crate::fixture::{LIMIT, by_superuser, by_superusers, state_of};
@@ -6,8 +6,8 @@ use crate::wait;
 use postgres::Client;
 use std::thread;
 
-/// Two servers whose tables the role `dba` of the master may change as `mender`. Rows of `moves` are on the first one, and are
-/// routed to the second.
+/// Two servers whose tables the role `dba` of the master may change as `mender`. The rows of `moves` are on
+/// the first server and are routed to the second.
 pub fn stage(rows: u32) -> Cluster {
     let cluster = Cluster::servers(2, &["fsync = off", "shardmaster.tail_interval = 20"]).unwrap();
     by_superusers(
@@ -50,7 +50,7 @@ pub fn number(cluster: &Cluster, server: usize, query: &str) -> i64 {
     cluster.servers[server].superuser(DATABASE).unwrap().query_one(query, &[]).unwrap().get(0)
 }
 
-/// Rows of the key that moves, and of the one that stays, on both servers.
+/// Returns the numbers of rows of the key that moves and of the key that stays, on both servers.
 pub fn counts(cluster: &Cluster) -> [i64; 4] {
     let of = |server, tenant: &str| {
         number(cluster, server, &format!("SELECT count(*) FROM items WHERE tenant = '{tenant}'"))
@@ -58,7 +58,7 @@ pub fn counts(cluster: &Cluster) -> [i64; 4] {
     [of(0, "moves"), of(1, "moves"), of(0, "stays"), of(1, "stays")]
 }
 
-/// What a run has done, as one text.
+/// Returns what a run has done, as one text.
 pub fn report(cluster: &Cluster, run: i64) -> String {
     let query = format!(
         "SELECT coalesce(string_agg(concat_ws(' ', action, state, table_name, moved, deleted, sqlstate), ', '), 'none')
@@ -67,7 +67,7 @@ pub fn report(cluster: &Cluster, run: i64) -> String {
     dba(cluster).query_one(&query, &[]).unwrap().get(0)
 }
 
-/// A call in a session of its own; what it ends with.
+/// Makes a call in a session of its own. The thread returns its error, if it fails.
 pub fn in_background(cluster: &Cluster, call: &str) -> thread::JoinHandle<Option<(String, String)>> {
     let (mut caller, call) = (dba(cluster), call.to_owned());
     thread::spawn(move || {
@@ -83,7 +83,7 @@ pub fn wait_held(cluster: &Cluster, point: &str) {
     wait::until_true(&mut cluster.superuser().unwrap(), point, LIMIT, &query).unwrap();
 }
 
-/// Holds a call at a point, in whose middle something happens; what it ends with.
+/// Holds a call at a point, runs `happens` meanwhile, and returns the call's error, if it fails.
 pub fn while_held(
     cluster: &mut Cluster,
     point: &str,

@@ -1,4 +1,4 @@
-//! A fault of the master that strikes once, and what it takes along.
+//! A fault of the master that fires once, and the sessions that it ends.
 
 use crate::cluster::Cluster;
 use crate::wait;
@@ -6,12 +6,13 @@ use crate::{Error, Result};
 use postgres::Client;
 use std::time::Duration;
 
-/// A fault that is set, as `point=action`.
+/// An armed fault, as `point=action`.
 pub struct SingleFault<'a> {
     cluster: &'a Cluster,
     fault: String,
-    /// That it fires is on record before it does, and for a moment after one process was killed its
-    /// server still takes sessions that it is about to end. Who was there before dies with it.
+    /// A session from before the fault, which ends when the process is killed. The record of the fault is
+    /// written before it fires, and for a moment afterwards the server still accepts sessions that it is
+    /// about to end.
     witness: Option<Client>,
 }
 
@@ -20,8 +21,9 @@ impl<'a> SingleFault<'a> {
         let fault = format!("{point}={action}");
         let witness = if action == "kill" { Some(cluster.superuser()?) } else { None };
         cluster.fault(&fault)?;
-        // What leads to the point may be done once only: until then all processes are to know it. A session that begins has
-        // the fault after those that were there; a server that it has ended already takes none.
+        // What leads to the point may be possible only once, so all processes must know the fault before
+        // that. A new session gets the fault later than the existing processes. If the fault has already
+        // ended the server, it accepts no session.
         wait::until(&format!("{fault} to be known"), Duration::from_secs(60), || {
             let Ok(mut session) = cluster.superuser() else { return Ok(Some(())) };
             let known = session.query_one("SELECT current_setting('shardmaster.fault')", &[]);
@@ -30,7 +32,8 @@ impl<'a> SingleFault<'a> {
         Ok(SingleFault { cluster, fault, witness })
     }
 
-    /// Does what leads to it, of which the answer may be lost: whoever is killed takes the master's other sessions along.
+    /// Does what leads to the point. Its answer may be lost, because a killed process takes the master's
+    /// other sessions along.
     pub fn by<T>(&self, lead: impl FnOnce() -> std::result::Result<T, postgres::Error>) -> Result<()> {
         match lead().map_err(Error::from) {
             Err(error) if self.witness.is_some() && error.is_lost() => Ok(()),
@@ -38,7 +41,7 @@ impl<'a> SingleFault<'a> {
         }
     }
 
-    /// Waits until it has struck and the master answers again, and takes it back.
+    /// Waits until the fault has fired and the master answers again, and then resets it.
     pub fn wait(self, limit: Duration) -> Result<()> {
         let fired = "SELECT EXISTS (SELECT FROM shardmaster.fault_fired WHERE fault = $1)";
         wait::until(&self.fault, limit, || {

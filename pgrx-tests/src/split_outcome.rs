@@ -1,17 +1,17 @@
-//! How a split may end whose tables somebody has changed on the way: right to the row, or
-//! with an error that says where. Nothing else.
+//! The possible outcomes of a split whose tables were changed by somebody during it. It either moves the rows
+//! exactly, or fails with an error that names the table.
 
 use crate::cluster::{Cluster, DATABASE};
 use crate::split::Split;
 use crate::{Error, Result};
 use std::time::{Duration, Instant};
 
-/// An operator's patience with one call.
+/// How long an operator waits for one call.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// Between two looks at what it waits for.
+/// The interval between two checks of what the split waits for.
 const LOOK: Duration = Duration::from_secs(3);
 
-/// The moving tenant's rows: id and what else they hold, in order, doubled ones twice.
+/// The moving tenant's rows: the id and the other values, sorted. A duplicate row occurs twice.
 pub type Rows = Vec<(i32, String)>;
 
 #[derive(Debug)]
@@ -21,7 +21,7 @@ pub enum SplitOutcome {
 }
 
 impl SplitOutcome {
-    /// The error of an ending that must not have been a silent one.
+    /// Returns the error of a split that must not finish.
     pub fn refusal(self) -> String {
         match self {
             SplitOutcome::Refused(text) => text,
@@ -30,22 +30,22 @@ impl SplitOutcome {
     }
 }
 
-/// What a server holds of the moving tenant; an error where its table cannot be read so.
+/// Returns the moving tenant's rows on a server, or an error if its table cannot be read like this.
 pub fn held(cluster: &Cluster, server: usize) -> Result<Rows> {
     let query = "SELECT id::int, concat_ws(' ', val, code) FROM items WHERE tenant = 'moves' ORDER BY 1, 2";
     let rows = cluster.servers[server].superuser(DATABASE)?.query(query, &[])?;
     Ok(rows.iter().map(|row| (row.get(0), row.get(1))).collect())
 }
 
-/// How many rows of the tenant the source has, whatever its columns are by now.
+/// Counts the tenant's rows on the source, whatever columns its table has by now.
 fn count(cluster: &Cluster) -> i64 {
     let query = "SELECT count(*) FROM items WHERE tenant = 'moves'";
     cluster.servers[0].superuser(DATABASE).unwrap().query_one(query, &[]).unwrap().get(0)
 }
 
-/// Goes on as an operator would, twice where the first time fails, and looks at the end:
-/// finished with exactly the expected rows, or an error that names the table, no row
-/// deleted on the source, and each expected row on one of the sides.
+/// Continues as an operator would, with a second attempt if the first one fails, and checks the end. Either
+/// the split has finished with exactly the expected rows; or the error names the table, no row was deleted on
+/// the source, and each expected row is on one of the sides.
 pub fn ends_well(cluster: &Cluster, split: &Split<'_>, expected: &Rows) -> SplitOutcome {
     let before = count(cluster);
     let Err(error) = carry_on(cluster, split).or_else(|_| carry_on(cluster, split)) else {
@@ -63,7 +63,7 @@ pub fn ends_well(cluster: &Cluster, split: &Split<'_>, expected: &Rows) -> Split
     SplitOutcome::Refused(text)
 }
 
-/// Until it is there, or waits for tables that nobody makes alike.
+/// Runs the split until it is done, or waits for tables that differ and that nobody changes.
 fn run(cluster: &Cluster, split: &Split<'_>) -> Result<()> {
     let mut master = cluster.superuser()?;
     master.batch_execute(&format!("SET statement_timeout = '{}s'", LOOK.as_secs()))?;
@@ -74,16 +74,16 @@ fn run(cluster: &Cluster, split: &Split<'_>) -> Result<()> {
         let waits_for = split.metric::<Option<String>>("waiting_for")?.unwrap_or_default();
         let is_busy = error.code().is_some_and(|code| code.code() == "57014") && began.elapsed() < PATIENCE;
         if !is_busy || waits_for.contains("both sides") {
-            // Where it is asked again, it may just be trying.
+            // The error alone may only say that the split is retrying, so what it waits for is added.
             return Err(Error::from(error).context(&waits_for));
         }
     }
 }
 
-/// The calls by which a split goes from where it is to its end.
+/// Makes the calls that bring a split from its current phase to its end.
 fn carry_on(cluster: &Cluster, split: &Split<'_>) -> Result<()> {
     if split.phase()? != "completed" {
-        // Refused where the split has not stopped; then it goes on anyway.
+        // The call is refused if the split has not stopped. Then the split continues by itself.
         let _ = split.call("resume");
         run(cluster, split).map_err(|e| e.context(&split.describe()))?;
     }

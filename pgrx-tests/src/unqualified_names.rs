@@ -1,17 +1,17 @@
-//! Reads the text of a function that runs with its owner's rights and its caller's
-//! search_path, for names that the caller could give another meaning.
+//! Finds names in the text of a function that its caller could give another meaning. Such a function runs
+//! with its owner's rights and its caller's search_path.
 
-/// Words before a parenthesis that are no function's name.
+/// Words before a parenthesis that are not names of functions.
 const WORDS: [&str; 13] = [
     "from", "if", "and", "or", "not", "exists", "values", "operator", "row", "coalesce", "select", "perform",
     "elsif",
 ];
-/// Words that look an operator up by its name.
+/// Words for which the server looks up an operator by its name.
 const LOOKED_UP: [&str; 8] = ["in", "like", "ilike", "between", "distinct", "nullif", "similar", "any"];
-/// Types that are words of the grammar: the server takes them from pg_catalog.
+/// Types that are words of the grammar. The server takes them from pg_catalog.
 const TYPES: [&str; 6] = ["boolean", "bigint", "int", "integer", "numeric", "smallint"];
 
-/// Without comments, without what stands in quotes, and without operators with their schema.
+/// Removes comments, quoted texts, and operators that name their schema.
 fn bare(text: &str) -> String {
     let mut lines = String::new();
     for line in text.lines() {
@@ -20,11 +20,11 @@ fn bare(text: &str) -> String {
     }
     let outside: Vec<&str> = lines.split('\'').step_by(2).collect();
     let mut bare = outside.join("''");
-    // Options of RAISE are no comparisons.
+    // Options of RAISE are not comparisons.
     for option in ["ERRCODE", "DETAIL", "HINT", "MESSAGE"] {
         bare = bare.replace(&format!("{option} ="), "");
     }
-    // The mode of a lock, no look-up of an operator.
+    // This names the mode of a lock; no operator is looked up.
     bare = bare.replace(" IN ROW SHARE MODE", "");
     while let Some(at) = bare.find("OPERATOR(pg_catalog.") {
         let Some(length) = bare[at..].find(')') else { break };
@@ -33,7 +33,7 @@ fn bare(text: &str) -> String {
     bare
 }
 
-/// What the caller of such a function could shadow, each with what stands around it.
+/// Returns the names that the caller of such a function could shadow, each with the text around it.
 pub fn unqualified(text: &str) -> Vec<String> {
     let bare = bare(text);
     let (declared, body) = bare.split_once("BEGIN").unwrap_or(("", &bare));
@@ -76,7 +76,7 @@ fn is_safe_type(rest: &[char]) -> bool {
     name.starts_with("pg_catalog.") || TYPES.contains(&name.as_str())
 }
 
-/// A line of the declarations whose type the caller could shadow.
+/// Returns a line of the declarations if the caller could shadow its type.
 fn declared_type(line: &str) -> Option<String> {
     let mut words = line.trim().trim_end_matches(';').split_whitespace();
     let (_, name) = (words.next()?, words.next()?);

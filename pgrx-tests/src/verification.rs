@@ -1,10 +1,10 @@
-//! What `shard_split_verification` tells.
+//! Results of `shard_split_verification`.
 
 use crate::fixture::LIMIT;
 use crate::split::Split;
 use crate::wait;
 
-/// What is told of one table.
+/// The result of one table.
 #[derive(Debug, PartialEq, Eq)]
 pub struct TableVerification {
     pub status: String,
@@ -14,7 +14,7 @@ pub struct TableVerification {
     pub what: String,
 }
 
-/// Asks for a verification and waits for its end.
+/// Requests a verification and waits for its end.
 pub fn verify(split: &Split<'_>) -> Vec<TableVerification> {
     split.call("verify").unwrap();
     outcome(split)

@@ -10,18 +10,18 @@ use crate::split::Split;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Tables of a split, and how many of them somebody writes to.
+/// The tables of a split, and how many of them are written to.
 #[derive(Clone, Copy)]
 pub(super) struct Shape {
     pub tables: usize,
     pub busy: usize,
 }
 
-/// What a split has taken.
+/// The times of a split.
 pub(super) struct SplitTimes {
     pub fence: f64,
     all: f64,
-    /// Its finish, and the end of its redirect.
+    /// The time of its finish and of the end of its redirect.
     end: f64,
 }
 
@@ -54,13 +54,13 @@ pub(super) fn prepared(tables: usize) -> Result<RelayedCluster> {
     Ok(stage)
 }
 
-/// One split, while a writer changes a row of each busy table in turn, and finds out by itself where
-/// they are.
+/// Runs one split while a writer changes a row of each busy table in turn. The writer finds out by itself
+/// where the tables are.
 pub(super) fn split(stage: &RelayedCluster, way: [usize; 2], busy: usize) -> Result<SplitTimes> {
     split_beside(stage, way, 1, &|_, stop| write(stage, way[0], busy, stop))
 }
 
-/// One split beside so many clients, each of which is told its number.
+/// Runs one split beside `clients` clients, each of which is given its number.
 fn split_beside(
     stage: &RelayedCluster,
     [from, to]: [usize; 2],
@@ -80,7 +80,7 @@ fn split_beside(
     })
 }
 
-/// Until it is stopped or sent away.
+/// Writes until it is stopped or redirected.
 pub(super) fn write(stage: &RelayedCluster, server: usize, busy: usize, stop: &AtomicBool) -> Result<()> {
     let mut client = stage.cluster.servers[server].connect(DATABASE, CLIENT)?;
     for number in (0..busy).cycle() {
@@ -98,7 +98,7 @@ pub(super) fn write(stage: &RelayedCluster, server: usize, busy: usize, stop: &A
     Ok(())
 }
 
-/// As those of TPC-C do: each transaction changes a row of every table, and there is no pause between them.
+/// Writes like a client of TPC-C: each transaction changes a row of every table, without a pause in between.
 fn order(stage: &RelayedCluster, server: usize, tables: usize, row: usize, stop: &AtomicBool) -> Result<()> {
     let mut client = stage.cluster.servers[server].connect(DATABASE, CLIENT)?;
     let changes: String = (0..tables)
@@ -132,7 +132,8 @@ fn carry_out(cluster: &Cluster, from: usize, to: usize) -> Result<SplitTimes> {
     Ok(SplitTimes { fence, all, end: began.elapsed().as_secs_f64() })
 }
 
-/// Splits there and back of tables over lines of a delay, each beside one of a table without.
+/// Splits tables there and back over lines with a delay, each split beside one of a single table without a
+/// delay.
 fn beside_one(size: Size, shape: Shape, delay: Duration, most: f64) -> Result<Vec<Measure>> {
     let (one, many) = (prepared(ONE.tables)?, prepared(shape.tables)?);
     let round_trip = 2 * delay.as_millis();
@@ -158,7 +159,7 @@ fn beside_one(size: Size, shape: Shape, delay: Duration, most: f64) -> Result<Ve
     Ok(vec![fence, all, end])
 }
 
-/// The same tables nearby and far away.
+/// Measures the same tables nearby and far away.
 pub fn distance(size: Size) -> Result<Vec<Measure>> {
     let mut measures = beside_one(size, ONE, Duration::from_millis(5), 150.0)?;
     let forty = Shape { tables: 40, busy: 5 };
@@ -167,7 +168,7 @@ pub fn distance(size: Size) -> Result<Vec<Measure>> {
     Ok(measures)
 }
 
-/// Eight tables and six clients, each of whose transactions changes a row of every table.
+/// Eight tables and six clients. Each transaction of a client changes a row of every table.
 fn orders(size: Size) -> Result<Measure> {
     let (one, eight) = (prepared(ONE.tables)?, prepared(8)?);
     let mut fence =
@@ -181,7 +182,7 @@ fn orders(size: Size) -> Result<Measure> {
     Ok(fence)
 }
 
-/// Many tables, nothing is far away.
+/// Many tables, with both servers nearby.
 pub fn tables(size: Size) -> Result<Vec<Measure>> {
     let mut measures = beside_one(size, Shape { tables: 40, busy: 5 }, Duration::ZERO, 60.0)?;
     measures.extend(beside_one(size, Shape { tables: 150, busy: 105 }, Duration::ZERO, 60.0)?);

@@ -1,4 +1,4 @@
-//! How long writes take at a fixed rate: before a copy, while it runs, and in the half minute behind it.
+//! How long writes take at a fixed rate: before a copy, during it, and in the half minute after it.
 
 use super::Size;
 use super::rig::{LIMIT, Rig};
@@ -15,7 +15,7 @@ const SESSIONS: u64 = 4;
 /// Writes a second, of all sessions together.
 const RATE: u64 = 1_000;
 
-/// A write, by when it was due and how long after that it was done.
+/// A write: when it was due, and how long after that it was done.
 type TimedWrite = (Duration, Duration);
 
 pub fn pace(size: Size) -> Result<Vec<Measure>> {
@@ -32,7 +32,7 @@ pub fn pace(size: Size) -> Result<Vec<Measure>> {
         rig.settle()?;
         let pacer = Pacer::start(&rig);
         let rest = Duration::from_secs(size.seconds(15));
-        std::thread::sleep(rest); // the writes that the others are compared with
+        std::thread::sleep(rest); // the other writes are compared with these
         let split = rig.plan(50)?;
         split.call("start_dual_write")?;
         split.wait("dual_write", LIMIT)?;
@@ -40,7 +40,7 @@ pub fn pace(size: Size) -> Result<Vec<Measure>> {
         split.call("run_backfill")?;
         split.wait("tailing", LIMIT)?;
         let copied = pacer.now();
-        std::thread::sleep(Duration::from_secs(size.seconds(30))); // the writes behind it
+        std::thread::sleep(Duration::from_secs(size.seconds(30))); // the writes after the copy
         let end = pacer.now();
         let done = pacer.stop()?;
         let before = times(&done, rest / 3, rest);
@@ -55,7 +55,7 @@ pub fn pace(size: Size) -> Result<Vec<Measure>> {
     Ok(beside.into_iter().chain(behind).collect())
 }
 
-/// Sorted milliseconds of the writes that were due between two moments.
+/// Returns the times of the writes that were due between two moments, in milliseconds and sorted.
 fn times(done: &[TimedWrite], from: Duration, to: Duration) -> Vec<f64> {
     let within = done.iter().filter(|(due, _)| *due >= from && *due < to);
     let mut times: Vec<f64> = within.map(|(_, took)| took.as_secs_f64() * 1e3).collect();
@@ -63,7 +63,7 @@ fn times(done: &[TimedWrite], from: Duration, to: Duration) -> Vec<f64> {
     times
 }
 
-/// Sessions that write when it is time, whether the one before was late or not.
+/// Sessions that write when a write is due, whether the one before was late or not.
 struct Pacer {
     began: Instant,
     stop: Arc<AtomicBool>,

@@ -14,11 +14,11 @@ use std::time::{Duration, Instant};
 
 const MANY: Shape = Shape { tables: 500, busy: 5 };
 
-/// Seconds that all steps of so many tables may take together.
+/// All steps of a split of so many tables may take this many seconds together.
 const ALL_STEPS: f64 = 0.1 * MANY.tables as f64;
 
-/// How far a target of very many tables is behind, what it costs to ask that, and how long each step takes for which
-/// an operator waits.
+/// For very many tables: the target's lag, the cost of asking for it, and the time of each step that an
+/// operator waits for.
 pub fn many(size: Size) -> Result<Vec<Measure>> {
     let (one, many) = (prepared(ONE.tables)?, prepared(MANY.tables)?);
     let (tables, busy) = (MANY.tables, MANY.busy);
@@ -51,17 +51,17 @@ pub fn many(size: Size) -> Result<Vec<Measure>> {
     Ok(measures)
 }
 
-/// What a split was asked while it followed its source, and how long its steps took.
+/// The measurements of a split while it followed its source, and the times of its steps.
 struct SplitCosts {
-    /// The lag, and how long it took to ask it, in milliseconds.
+    /// The lag, and the time that it took to ask for it, both in milliseconds.
     samples: Vec<(f64, f64)>,
-    /// Milliseconds of processor time of the side that has more of it, for a step in which nothing was changed.
+    /// Processor time of the busier side, in milliseconds, for a step that finds no changes.
     idle: f64,
-    /// In seconds.
+    /// The times of the steps, in seconds.
     steps: Vec<(&'static str, f64)>,
 }
 
-/// Steps of a split, by the clock.
+/// The wall-clock times of the steps of a split.
 struct Steps(Vec<(&'static str, f64)>);
 
 impl Steps {
@@ -73,7 +73,7 @@ impl Steps {
     }
 }
 
-/// One split that is rolled back, and one that is finished.
+/// Runs one split and rolls it back, then another one and finishes it.
 fn follow(stage: &RelayedCluster, busy: usize, size: Size) -> Result<SplitCosts> {
     let cluster = &stage.cluster;
     let [from, to] = [0, 1].map(|number| cluster.shards[number].key.as_str());
@@ -100,7 +100,7 @@ fn follow(stage: &RelayedCluster, busy: usize, size: Size) -> Result<SplitCosts>
     Ok(SplitCosts { samples, idle, steps: steps.0 })
 }
 
-/// The sessions of a split do nothing but steps then.
+/// Measures a time in which the sessions of a split do nothing but steps.
 fn idle(stage: &RelayedCluster, size: Size) -> Result<f64> {
     let mut sides =
         [stage.cluster.servers[0].superuser(DATABASE)?, stage.cluster.servers[1].superuser(DATABASE)?];
@@ -115,7 +115,7 @@ fn idle(stage: &RelayedCluster, size: Size) -> Result<f64> {
     Ok(most / steps.max(1) as f64)
 }
 
-/// Milliseconds of processor time that the sessions of splits have had on a server.
+/// Returns the processor time of the sessions of splits on a server, in milliseconds.
 fn spent(client: &mut Client) -> Result<f64> {
     let query = "SELECT pid FROM pg_stat_activity WHERE application_name LIKE 'shardmaster split %'";
     let mut all = 0.0;
@@ -135,7 +135,7 @@ fn install(steps: &mut Steps, split: &Split<'_>) -> Result<()> {
     Ok(())
 }
 
-/// While a writer changes its busy tables.
+/// Asks while a writer changes the busy tables.
 fn ask(stage: &RelayedCluster, split: &Split<'_>, busy: usize, size: Size) -> Result<Vec<(f64, f64)>> {
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {

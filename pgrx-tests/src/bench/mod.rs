@@ -32,7 +32,7 @@ pub use stats::{Measure, print_table};
 
 use crate::Result;
 
-/// The whole size, or one that only shows that a benchmark works.
+/// The full size, or a small one that only shows that a benchmark works.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Size {
     Full,

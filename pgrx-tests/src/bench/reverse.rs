@@ -1,5 +1,5 @@
-//! What it costs the clients of a target that its split can be taken back: single-row updates,
-//! by pgbench, between the cutover and its end, with a reverse split that rests and without.
+//! What a possible reverse split costs the clients of the target: single-row updates, by pgbench, between the
+//! cutover and finish, with an armed reverse split and without.
 
 use super::Size;
 use super::capture::Script;
@@ -9,7 +9,7 @@ use crate::Result;
 
 const TENANTS: i64 = 2_000;
 const ROWS_OF_TENANT: i64 = 20;
-/// Every second one: those of even numbers.
+/// Tenants that move: every second one, those with even numbers.
 const MOVING: i64 = 1_000;
 
 pub fn way_back(size: Size) -> Result<Vec<Measure>> {
@@ -19,7 +19,7 @@ pub fn way_back(size: Size) -> Result<Vec<Measure>> {
     let mut moving = Measure::new("tenants that have moved", "tps", Goal::RatioAtLeast(0.8));
     let seconds = size.seconds(4);
     for round in 0..size.pairs(10) {
-        // Which of a pair runs first changes with the round.
+        // The rounds take turns in which of a pair runs first.
         for step in 0..2 {
             let has = (step + round) % 2 == 0;
             let rig = if has { &with } else { &without };
@@ -36,7 +36,7 @@ pub fn way_back(size: Size) -> Result<Vec<Measure>> {
     Ok(vec![moving])
 }
 
-/// A split of half of the tenants, cut over.
+/// Runs a split of half of the tenants until its cutover is completed.
 fn completed(reverse: &str) -> Result<Rig> {
     let rig = Rig::new(TENANTS * ROWS_OF_TENANT, TENANTS)?;
     rig.cluster.set("shardmaster.reverse", reverse)?;

@@ -1,4 +1,5 @@
-//! Splits of small tenants, where what a split does beside the rows is all that it does; and splits that do nothing.
+//! Splits of small tenants, which show what a split costs apart from its rows, and splits without any
+//! changes.
 
 use super::Size;
 use super::rig::LIMIT;
@@ -11,13 +12,13 @@ use std::io::{Read, Write};
 use std::time::{Duration, Instant};
 
 const TABLES: usize = 20;
-/// Of a tenant, in all tables.
+/// Rows of a tenant, in all tables together.
 const ROWS: usize = 1000;
 const AT_ONCE: usize = 16;
 const OPEN: usize = 8;
 
-/// One split from its plan to its end beside the same rows moved by hand, several at once, and open ones to which nobody
-/// writes.
+/// One split from its plan to its end compared with moving the same rows by hand, several splits at once, and
+/// open splits of tenants to which nobody writes.
 pub fn small(size: Size) -> Result<Vec<Measure>> {
     let pairs = size.pairs(9);
     let cluster = prepared(2 * pairs + AT_ONCE + OPEN)?;
@@ -79,7 +80,7 @@ fn prepared(tenants: usize) -> Result<Cluster> {
     Ok(cluster)
 }
 
-/// Seconds until clients are sent to the target, and until the split is finished.
+/// Returns the seconds until clients are sent to the target, and until the split is finished.
 fn moved(cluster: &Cluster, key: &str) -> Result<(f64, f64)> {
     let began = Instant::now();
     let split = Split::plan(cluster, "shard_a", "shard_b", &[key])?;
@@ -89,7 +90,7 @@ fn moved(cluster: &Cluster, key: &str) -> Result<(f64, f64)> {
     Ok((routed, began.elapsed().as_secs_f64()))
 }
 
-/// The same rows by COPY and DELETE, without anything that keeps a write.
+/// Moves the same rows by COPY and DELETE, without keeping any writes that happen meanwhile.
 fn by_hand(cluster: &Cluster, key: &str) -> Result<f64> {
     let began = Instant::now();
     let [mut source, mut target] =
@@ -106,9 +107,9 @@ fn by_hand(cluster: &Cluster, key: &str) -> Result<f64> {
     Ok(began.elapsed().as_secs_f64())
 }
 
-/// Sessions and transactions that both shards have had.
+/// Returns the numbers of sessions and transactions that both shards have had.
 fn counted(cluster: &Cluster) -> Result<(i64, i64)> {
-    // What sessions report as they end comes a moment later.
+    // Sessions report their statistics a moment after they end.
     std::thread::sleep(Duration::from_millis(1500));
     let mut sum = (0, 0);
     for server in &cluster.servers[..2] {
@@ -119,7 +120,7 @@ fn counted(cluster: &Cluster) -> Result<(i64, i64)> {
     Ok(sum)
 }
 
-/// Share of a processor of all servers that open splits take to which nobody writes.
+/// The processor time that open splits take on all servers while nobody writes, in percent of one processor.
 fn idle(cluster: &Cluster, first: usize, size: Size) -> Result<Measure> {
     let mut measure = Measure::new(
         format!("processor of {OPEN} open splits to which nobody writes"),
@@ -132,7 +133,7 @@ fn idle(cluster: &Cluster, first: usize, size: Size) -> Result<Measure> {
         split.call("run_backfill")?;
         split.wait("cutover_pending", LIMIT)?;
     }
-    // Steps become seldom with the time in which nothing comes.
+    // Steps become rarer the longer no change arrives.
     std::thread::sleep(Duration::from_secs(size.seconds(20)));
     for _ in 0..size.pairs(5) {
         let (began, before) = (Instant::now(), spent(cluster)?);
@@ -142,7 +143,7 @@ fn idle(cluster: &Cluster, first: usize, size: Size) -> Result<Measure> {
     Ok(measure)
 }
 
-/// Seconds of a processor that the servers' processes have had which are there.
+/// Returns the processor time of the servers' current processes, in seconds.
 fn spent(cluster: &Cluster) -> Result<f64> {
     let mut sum = 0.0;
     let servers: Vec<&Server> = cluster.servers.iter().chain([&cluster.master]).collect();
@@ -162,7 +163,7 @@ fn spent(cluster: &Cluster) -> Result<f64> {
     Ok(sum)
 }
 
-/// What the figures of splits cost after many have ended, beside none.
+/// What the metrics of splits cost after many have ended, compared with none.
 pub fn finished(size: Size) -> Result<Vec<Measure>> {
     let cluster = prepared(1)?;
     moved(&cluster, "k0")?;
@@ -185,7 +186,7 @@ pub fn finished(size: Size) -> Result<Vec<Measure>> {
             before.push(ask(&mut master, call)?);
         }
     }
-    // A hundred a day.
+    // A hundred splits a day have ended.
     master.batch_execute(&format!(
         "CREATE TEMPORARY TABLE ended AS SELECT * FROM shardmaster.split_plan WHERE reverse_of IS NULL;
          DO $$ BEGIN FOR n IN 1..{many} LOOP
