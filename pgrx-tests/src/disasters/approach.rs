@@ -1,4 +1,4 @@
-//! The way of a split up to where the disaster is injected.
+//! Brings a split to the point at which the disaster is injected.
 
 use super::injections::SplitStage;
 use super::operator::Operator;
@@ -11,7 +11,7 @@ use std::time::Duration;
 const LIMIT: Duration = Duration::from_secs(180);
 const HELD_UP: Duration = Duration::from_millis(30);
 
-/// Up to the injection; on the way the server that is struck gets something to forget.
+/// Runs the split up to the injection. On the way, the server that is struck gets writes that it may lose.
 pub fn to_injection(operator: &mut Operator<'_>, writers: &Writers) -> Result<()> {
     let (point, stage) = (operator.injection.name, operator.injection.stage);
     if stage == SplitStage::Planned {
@@ -37,7 +37,7 @@ pub fn to_injection(operator: &mut Operator<'_>, writers: &Writers) -> Result<()
     take_backup(operator, writers)?;
     match point {
         "tailing" => Ok(()),
-        // Clients write all the time: there is always another step.
+        // Clients write all the time, so there is always another step.
         _ if stage == SplitStage::Tailing && point.starts_with("step_") => {
             operator.site.cluster.hold(point)?;
             held(operator, point)
@@ -71,7 +71,7 @@ fn hold_at(operator: &mut Operator<'_>, point: &str, call: &str) -> Result<()> {
     operator.site.cluster.hold(point)?;
     operator.call(call)?;
     held(operator, point)?;
-    // A worker that was held up so long does not take its last answers for new.
+    // A worker that was held up for so long does not take its last answers for recent ones.
     std::thread::sleep(HELD_UP);
     Ok(())
 }
@@ -82,7 +82,7 @@ fn cut_over(operator: &mut Operator<'_>, writers: &Writers) -> Result<()> {
     writers.wait_for(&[MOVING], 30, LIMIT)
 }
 
-/// The decision waits for a transaction on the master until its deadline.
+/// The decision waits until its deadline for a transaction on the master.
 fn give_up(operator: &mut Operator<'_>, point: &str) -> Result<()> {
     hold_at(operator, "cutover_sequences", "cutover($1)")?;
     let cluster = &operator.site.cluster;
@@ -92,19 +92,19 @@ fn give_up(operator: &mut Operator<'_>, point: &str) -> Result<()> {
     held(operator, point)
 }
 
-/// The worker ends behind the decision, and the next one is held in what it does then.
+/// The worker ends after the decision, and the next one is held during the recovery.
 fn recover_to(operator: &mut Operator<'_>, point: &str) -> Result<()> {
     hold_at(operator, "cutover_decided", "cutover($1)")?;
     let cluster = &operator.site.cluster;
     let forget = match point {
         "recovery_fenced" => "UPDATE shardmaster_agent.side SET state = 'capture' WHERE side = 'source'",
-        // Whose fence it is.
+        // This is the note that tells whose fence it is.
         "recovery_awaited" => "UPDATE shardmaster_agent.consumed SET deciding = NULL",
         _ => "",
     };
     cluster.servers[0].superuser(DATABASE)?.batch_execute(forget)?;
     let mut master = cluster.superuser()?;
-    // The next worker does not get past the target before the fault is another one.
+    // The next worker cannot get past the target before the new fault is set.
     cluster.servers[1].hang()?;
     let end =
         "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type LIKE 'shardmaster split%'";

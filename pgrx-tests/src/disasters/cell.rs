@@ -1,4 +1,4 @@
-//! One cell: a split with clients, struck at one injection, brought to its end, and looked at.
+//! One cell: a split with clients is struck at one injection, brought to its end, and checked.
 
 use super::approach;
 use super::disaster::{Disaster, Place};
@@ -15,19 +15,19 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant, SystemTime};
 
 const LIMIT: Duration = Duration::from_secs(180);
-/// Between two writes of a client.
+/// The pause between two writes of a client.
 const PACE: Duration = Duration::from_millis(10);
-/// The same where many clusters wait beside each other for long.
+/// The pause when many clusters wait beside each other for a long time.
 const PACE_OF_LONG: Duration = Duration::from_millis(100);
 
-/// What a cell has shown.
+/// The results of a cell.
 #[derive(Debug)]
 pub struct CellResult {
     pub ended: Ended,
     pub helped: Vec<(Help, String)>,
-    /// The longest that a writer of the moving tenant has waited for an answer.
+    /// The longest time that a writer of the moving tenant has waited for an answer.
     pub longest: Duration,
-    /// What the operator has seen.
+    /// The errors and reasons to wait that the operator has seen.
     pub seen: BTreeSet<String>,
 }
 
@@ -43,7 +43,7 @@ pub fn run(disaster: Disaster, injection: &'static Injection) -> Result<CellResu
     run_for(disaster, injection, None)
 }
 
-/// The same with a disaster that is over after some time.
+/// Runs a cell whose disaster is over after some time.
 pub fn run_for(
     disaster: Disaster,
     injection: &'static Injection,
@@ -91,10 +91,10 @@ pub fn run_for(
 }
 
 fn require_expected(disaster: Disaster, injection: &Injection, helped: &[(Help, String)]) -> Result<()> {
-    // While it is restored, a server may be seen without its database.
+    // While it is being restored, a server may be reachable without its database.
     let is_restoring = |help: &Help| matches!(disaster, Disaster::Dump(_)) && *help == Help::Resume;
-    // To come to that point the source has lost its fence, and took what clients wrote before it had
-    // another one.
+    // To reach that point, the source has lost its fence. It accepted clients' writes until it was fenced
+    // again.
     let had_no_fence = |help: &Help| injection.name == "recovery_fenced" && *help == Help::BringOver;
     let is_its_own = |help: &Help| is_restoring(help) || had_no_fence(help);
     let needed: Vec<Help> = helped.iter().map(|(help, _)| *help).filter(|help| !is_its_own(help)).collect();
@@ -115,7 +115,7 @@ fn fill(site: &Site) -> Result<()> {
     Ok(())
 }
 
-/// From the plan to the end; what may be lost.
+/// Runs the split from the plan to its end. Returns the writes that may be lost.
 fn play(
     operator: &mut Operator<'_>,
     writers: &Writers,
@@ -147,7 +147,7 @@ fn play(
     Ok((ended, losses(operator, struck, back)))
 }
 
-/// The worker goes on from the point. A master that hangs, or is gone, cannot be told.
+/// Lets the worker continue from the point. A master that hangs or is gone cannot be told.
 fn release(operator: &Operator<'_>) -> Result<()> {
     match operator.disaster {
         Disaster::Hung(Place::Master) | Disaster::Gone(Place::Master) | Disaster::Full(Place::Master) => {
@@ -157,23 +157,23 @@ fn release(operator: &Operator<'_>) -> Result<()> {
     }
 }
 
-/// As long as a cutover may take, and what is promised beyond; where nobody can be kept
-/// waiting, as long as a shard may be silent before it counts as lost.
+/// Lets clients measure for as long as a cutover may take, with the grace that is promised. If no cutover can
+/// keep clients waiting, this is as long as a shard may be silent before it counts as lost.
 fn observe(operator: &Operator<'_>, outage: Option<Duration>) {
     let is_over = operator.injection.stage > SplitStage::Opened;
     let limit = match (operator.disaster, outage) {
         (_, Some(outage)) => outage,
         (Disaster::Slow(_), None) => return,
         _ if is_over => Duration::from_secs(3),
-        // Longer, so that whoever keeps somebody waiting for all of it is noticed.
+        // This is longer than the promise, so that a wait of the whole time is noticed.
         _ => TIMEOUT + GRACE + GRACE,
     };
-    // Nothing is waited for: clients go on, and measure.
+    // This waits for nothing, while the clients continue and measure.
     let _ = wait::until("clients to have measured", limit, || Ok(None::<()>));
 }
 
 fn who_goes_on(operator: &Operator<'_>, ended: Ended) -> Vec<usize> {
-    // The operator has left the dead server where it is.
+    // The operator has not replaced the dead server.
     let lost = match (operator.disaster, ended) {
         (Disaster::Gone(Place::Target), Ended::RolledBack) => Some(1),
         (Disaster::Gone(Place::Source), Ended::Finished) if helped(&operator.helped, Help::SourceLost) => {
@@ -192,7 +192,7 @@ fn losses(operator: &Operator<'_>, struck: Instant, back: Instant) -> Vec<Loss> 
     let place = operator.disaster.place().and_then(Place::server);
     let (Some(server), Some(since)) = (place, operator.site.forgotten_since) else { return Vec::new() };
     if helped(&operator.helped, Help::RestoreLatest) {
-        // It has what it had, and not what it took in between.
+        // The server has what it had when disaster struck, and not what was written since.
         return vec![Loss { server, from: struck, to: Instant::now(), of_all: false }];
     }
     let is_gone = matches!(operator.disaster, Disaster::Gone(_));

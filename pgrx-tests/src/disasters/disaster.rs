@@ -1,9 +1,9 @@
-//! The rows of the matrix: what becomes of a server, or of the way to it.
+//! The rows of the matrix: what happens to a server, or to a link.
 
 pub use crate::matrix::Place;
 
 impl Place {
-    /// Its index among the cluster's servers; None: the master.
+    /// The index among the cluster's servers, or `None` for the master.
     pub fn server(self) -> Option<usize> {
         match self {
             Place::Source => Some(0),
@@ -13,7 +13,7 @@ impl Place {
     }
 }
 
-/// The way between the master and a shard.
+/// The link between the master and a shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Link {
     Source,
@@ -31,31 +31,31 @@ impl Link {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Disaster {
-    /// Its database is restored from a dump, on a server that was made anew.
+    /// The database is restored from a dump on a new server.
     Dump(Place),
-    /// Its disk is set back to a snapshot.
+    /// The disk is set back to a snapshot.
     Disk(Place),
-    /// An asynchronous standby takes its place, without the last writes.
+    /// An asynchronous standby takes the server's place, without the last writes.
     Standby(Place),
-    /// It does not come back.
+    /// The server does not come back.
     Gone(Place),
-    /// All of its processes stop where they are, for longer than a cutover may take.
+    /// All processes of the server stop where they are, for longer than a cutover may take.
     Hung(Place),
-    /// There is no room on its disk for any table to grow.
+    /// The disk has no room for any table to grow.
     Full(Place),
-    /// Connections end, new ones are refused.
+    /// Connections end, and new ones are refused.
     Cut(Link),
-    /// Nothing comes through, and nobody is told.
+    /// Nothing comes through, and neither side notices.
     Silent(Link),
-    /// Everything takes longer, each way, and goes on doing so.
+    /// Everything takes longer in both directions, and this does not end.
     Slow(Link),
-    /// One connection falls silent; others, and new ones, do not.
+    /// One connection falls silent. Others and new ones do not.
     OneLost(Link),
 }
 
 use Disaster::*;
 
-/// All of them, the riskiest first.
+/// All disasters, the riskiest first.
 pub const DISASTERS: [Disaster; 26] = [
     Hung(Place::Target),
     Hung(Place::Source),
@@ -86,7 +86,7 @@ pub const DISASTERS: [Disaster; 26] = [
 ];
 
 impl Disaster {
-    /// The server that it strikes; None: the master, or a link.
+    /// Returns the server that it strikes. `None` means the master, or a link.
     pub fn place(self) -> Option<Place> {
         match self {
             Dump(place) | Disk(place) | Standby(place) | Gone(place) | Hung(place) | Full(place) => {
@@ -103,7 +103,7 @@ impl Disaster {
         }
     }
 
-    /// Whether a server comes back as it was at an earlier time.
+    /// Whether a server comes back in an earlier state.
     pub fn forgets(self) -> bool {
         matches!(self, Dump(_) | Disk(_) | Standby(_))
     }

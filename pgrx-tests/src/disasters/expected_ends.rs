@@ -1,20 +1,21 @@
-//! How each cell ends.
+//! How each cell must end.
 
 use super::disaster::Disaster::{self, *};
 use super::disaster::{Link, Place};
 use super::injections::SplitStage;
 use super::operator::Help;
 
-/// What a cell needs to come to its end.
+/// The help that a cell needs to reach its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExpectedEnd {
-    /// Nobody but the operator who goes on; a cutover that was aborted is asked for again.
+    /// The operator just makes the next calls, and requests an aborted cutover again.
     Itself,
-    /// The split stops, says what is the matter, and this helps.
+    /// The split stops with an error that names the problem, and this call helps.
     Told(Help),
-    /// One of several, or none: it depends on which of a stage's injections it is.
+    /// One of several calls helps, or none is needed, depending on the injection within the stage.
     Among(&'static [Help]),
-    /// One or the other: whether a client has written in a short time that was open to it.
+    /// This call helps, or none is needed, depending on whether a client wrote while the shard was open for a
+    /// short time.
     Either(Help),
 }
 
@@ -22,26 +23,26 @@ use ExpectedEnd::*;
 
 const ADOPT: ExpectedEnd = Told(Help::Adopt);
 const LATEST: ExpectedEnd = Told(Help::RestoreLatest);
-/// The part of finish that still can, begins again.
+/// Finish begins again with the tables that it can still prove.
 const REST_S: ExpectedEnd = Among(&[Help::BringOver, Help::RestoreLatest]);
 const REST_T: ExpectedEnd = LATEST;
 const STRAY: ExpectedEnd = Either(Help::BringOver);
 const BACKUP: ExpectedEnd = Told(Help::RestoreBackup);
 const T_LOST: ExpectedEnd = Told(Help::TargetLost);
 const S_LOST: ExpectedEnd = Told(Help::SourceLost);
-/// The shards may have nothing by which they know their master.
+/// The shards may have nothing by which they recognise their master.
 const UNKNOWN: ExpectedEnd = Either(Help::Adopt);
 const ANEW: ExpectedEnd = Told(Help::NewMaster);
 const AGAIN: ExpectedEnd = Among(&[Help::Again, Help::ByHand]);
 const HAND: ExpectedEnd = Either(Help::ByHand);
 const ROOM: ExpectedEnd = Either(Help::Resume);
-/// Short, so that the table stays one.
+/// A short name, so that the table fits on a page.
 const WELL: ExpectedEnd = Itself;
 
 /// In the order of `SplitStage`.
 type Row = [ExpectedEnd; 12];
 
-/// A row for each disaster, a column for each stage of a split.
+/// One row for each disaster, one column for each stage of a split.
 #[rustfmt::skip]
 pub const ENDS: &[(Disaster, Row)] = &[
     //                       planned copying tailing closing fenced  decided opened  completed finishing purged ended   rolling back
@@ -73,13 +74,13 @@ pub const ENDS: &[(Disaster, Row)] = &[
     (Full(Place::Master),    [ROOM; 12]),
 ];
 
-/// How a disaster at a stage is to end.
+/// Returns how a disaster at a stage must end.
 pub fn expected(disaster: Disaster, stage: SplitStage) -> Option<ExpectedEnd> {
     ENDS.iter().find(|(one, _)| *one == disaster).map(|(_, row)| row[stage as usize])
 }
 
 impl ExpectedEnd {
-    /// Whether what was needed is what was to be.
+    /// Whether the calls that helped are those that were expected.
     pub fn is(self, helped: &[Help]) -> bool {
         match self {
             Itself => helped.is_empty(),

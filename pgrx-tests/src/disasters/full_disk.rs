@@ -1,5 +1,5 @@
-//! A disk that is full: a server's tables are on a small file system, which is then filled
-//! to the last byte. Only root can mount one, so the script does.
+//! A full disk: a server's tables are on a small file system, which is filled to the last byte. The script
+//! mounts it, because only root can.
 
 use crate::cluster::DATABASE;
 use crate::server::Server;
@@ -11,17 +11,17 @@ use std::path::PathBuf;
 pub struct SmallDisk {
     space: PathBuf,
     filler: PathBuf,
-    /// There is one small disk, and one cell at a time that fills it: its lock ends with the file.
+    /// There is one small disk, and one cell at a time fills it. The lock ends when this file is closed.
     _turn: File,
 }
 
-/// Where it is mounted; None: the script could not.
+/// Returns where it is mounted, or `None` if the script could not mount it.
 pub fn mounted() -> Option<PathBuf> {
     std::env::var_os("SHARDMASTER_FULL_DISK").map(PathBuf::from)
 }
 
 impl SmallDisk {
-    /// Moves all tables of a server's database there, also those that are created later.
+    /// Moves all tables of a server's database to the disk, including those that are created later.
     pub fn under(server: &Server) -> Result<SmallDisk> {
         let mount = mounted().ok_or("no small file system is mounted: only root can")?;
         let turn = File::create(env::run_dir()?.join("small-disk.lock"))?;
@@ -42,7 +42,7 @@ impl SmallDisk {
         Ok(SmallDisk { space, filler, _turn: turn })
     }
 
-    /// Not a byte is left.
+    /// Fills the disk to the last byte.
     pub fn fill(&self) -> Result<()> {
         let mut file = File::create(&self.filler)?;
         for size in [1 << 20, 64 << 10, 4 << 10, 1] {

@@ -1,37 +1,37 @@
-//! The columns of the matrix: where in a split's life a disaster is injected.
+//! The columns of the matrix: the points in a split's life at which a disaster is injected.
 
-/// How far a split is, as far as it matters for how it may end.
+/// The progress of a split, as far as it matters for how the split may end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SplitStage {
-    /// Planned, nothing on any shard.
+    /// It is planned, and nothing is on any shard.
     Planned,
-    /// The first rows are on their way.
+    /// The first rows are being copied.
     Copying,
     /// The target follows the source.
     Tailing,
-    /// The source takes writes, and soon will not.
+    /// The source takes writes, and will soon stop.
     Closing,
-    /// The source is fenced, nothing is decided.
+    /// The source is fenced, and nothing is decided.
     Fenced,
-    /// The master has decided, the target is closed.
+    /// The master has decided, and the target is closed.
     Decided,
     /// The target takes writes.
     Opened,
-    /// The cutover is behind it.
+    /// The cutover is over.
     Completed,
-    /// Rows leave the source.
+    /// Rows are being deleted on the source.
     Finishing,
-    /// No row of the scope is left on the source.
+    /// The source has no rows of the scope any more.
     Purged,
-    /// Of the split nothing is left on a shard but the redirect.
+    /// Nothing of the split is left on a shard except the redirect.
     Ended,
-    /// It goes back.
+    /// The split is being rolled back.
     RollingBack,
 }
 
 #[derive(Debug)]
 pub struct Injection {
-    /// A named point at which the worker is held, or the name of a phase.
+    /// The injection point at which the worker is held, or the name of a phase.
     pub name: &'static str,
     pub stage: SplitStage,
 }
@@ -41,7 +41,7 @@ impl Injection {
         !matches!(self.name, "planned" | "tailing" | "completed")
     }
 
-    /// Nothing is decided yet.
+    /// Whether the cutover has not decided yet.
     pub fn is_before_decision(&self) -> bool {
         self.stage <= SplitStage::Fenced || self.stage == SplitStage::RollingBack
     }
@@ -88,8 +88,8 @@ pub const INJECTIONS: &[Injection] = &[
     at("rollback_objects", SplitStage::RollingBack),
 ];
 
-/// Where links alone are struck, beside these: what a server leaves behind that ends there,
-/// `faults/injection_points.rs` shows.
+/// More points at which links alone are struck. `faults/injection_points.rs` covers servers that end at these
+/// points.
 pub const OF_LINKS: &[Injection] = &[
     at("install_begin", SplitStage::Planned),
     at("install_ledger", SplitStage::Planned),
@@ -117,5 +117,5 @@ pub const OF_LINKS: &[Injection] = &[
     at("step_consumed", SplitStage::Tailing),
 ];
 
-/// The server's own points that belong into the matrix, by how their names begin.
+/// The prefixes of the server's own points that belong into the matrix.
 pub const FAMILIES: [&str; 4] = ["cutover_", "recovery_", "finish_", "rollback_"];

@@ -1,4 +1,4 @@
-//! What an operator does by hand, as docs/operate/runbook-disasters.md says.
+//! The manual work of an operator that docs/operate/runbook-disasters.md describes.
 
 use super::addresses::MASTER;
 use super::site::Site;
@@ -12,9 +12,9 @@ use std::time::SystemTime;
 /// A row's number is the first word of its value.
 pub const NUMBER: &str = "split_part(val, ' ', 1)::bigint";
 
-/// What the source took since it came back without its fence: newer rows go to the target,
-/// and what was deleted is deleted there. The queue names the keys and the times, the
-/// numbers say what is newer; `before` is the last that was given out before it came back.
+/// Copies to the target what the source accepted since it came back without its fence. Newer rows are written
+/// to the target, and deleted ones are deleted there. The queue has the keys and times, and the numbers show
+/// which row is newer. `before` is the last number that was used before the source came back.
 pub fn bring_over(site: &Site, split: i64, since: SystemTime, before: i64) -> Result<()> {
     let mut source = site.cluster.servers[0].superuser(DATABASE)?;
     let mut target = site.cluster.servers[1].superuser(DATABASE)?;
@@ -50,7 +50,7 @@ fn bring_row(target: &mut Client, table: &str, id: i32, val: &str, number: i64) 
     if there.is_some_and(|there| there >= number) {
         return Ok(());
     }
-    // Clients go on at the target meanwhile: a note whose item they have deleted there has gone with it.
+    // Clients write to the target meanwhile. If they have deleted an item there, its note is gone as well.
     let values = match table {
         "items" => "VALUES ($1, $2, $3)",
         _ => "SELECT i.tenant, i.id, i.id, $3 FROM items i WHERE i.tenant = $1 AND i.id = $2 FOR KEY SHARE",
@@ -61,15 +61,15 @@ fn bring_row(target: &mut Client, table: &str, id: i32, val: &str, number: i64) 
     Ok(())
 }
 
-/// What a rollback has left on the target.
+/// Deletes the rows that a rollback has left on the target.
 pub fn delete_copies(site: &Site) -> Result<()> {
     let mut target = site.cluster.servers[1].superuser(DATABASE)?;
     target.execute("DELETE FROM items WHERE tenant = $1", &[&TENANTS[MOVING]])?;
     Ok(())
 }
 
-/// The master is gone, with its catalog. Another one knows the shards, takes them over,
-/// removes what the one before has left there, and routes the keys to where their rows are.
+/// The master and its catalog are gone. A new one is told of the shards, takes them over, removes what the
+/// old one has left there, and routes the keys to where their rows are.
 pub fn new_master(site: &mut Site) -> Result<()> {
     let open =
         "SELECT coalesce(bool_or(state = 'open'), false) FROM shardmaster_agent.side WHERE side = 'target'";
@@ -87,7 +87,7 @@ pub fn new_master(site: &mut Site) -> Result<()> {
     let mut master = site.cluster.superuser()?;
     name_tables(&mut master, "default")?;
     let home = ["shard_a", "shard_b"][owner];
-    // What the shards know of keys that have moved comes first: until then nothing is assigned.
+    // The shards' knowledge of moved keys is adopted first. Until then nothing can be assigned.
     master.query("SELECT * FROM shard_adopt()", &[])?;
     for (tenant, shard) in TENANTS.iter().zip(["shard_a", "shard_b", home]) {
         master.execute("SELECT shard_assign($1, $2)", &[tenant, &shard])?;
@@ -95,7 +95,7 @@ pub fn new_master(site: &mut Site) -> Result<()> {
     for shard in ["shard_a", "shard_b"] {
         master.query("SELECT * FROM shard_cleanup($1)", &[&shard])?;
     }
-    // Copies that were on their way, or had not left yet.
+    // Deletes the copies on the other shard, which are incomplete or not yet deleted.
     let other = if owner == 0 { &mut target } else { &mut source };
     for table in ["notes", "items"] {
         other.execute(&format!("DELETE FROM {table} WHERE tenant = $1"), &[&TENANTS[MOVING]])?;

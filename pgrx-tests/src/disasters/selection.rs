@@ -1,5 +1,5 @@
-//! The cells that every run of the tests goes through: each disaster once, and something at each
-//! stage of a split. All others take hours: `make test-all`.
+//! The cells that every run of the tests tries: each disaster once, and at least one at each stage of a
+//! split. All others take hours and need `make test-all`.
 
 use super::disaster::Disaster::{self, *};
 use super::disaster::{Link, Place};

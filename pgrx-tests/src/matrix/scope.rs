@@ -1,21 +1,21 @@
-//! What the splits of the matrix move.
+//! The scopes of the matrix's splits.
 
 use crate::Result;
 use postgres::Client;
 
-/// What a cell's split moves: one tenant's rows in any case.
+/// The scope of a cell's split. Each of them contains the rows of one tenant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SplitScope {
     Tenant,
-    /// The bucket in which the tenant is.
+    /// The bucket of the tenant.
     Bucket,
-    /// A range that is cut out for it.
+    /// A range that is cut out for the tenant.
     Range,
-    /// A range that had been on the target before, whose guard is still there.
+    /// A range that was on the target before, and whose guard is still there.
     ReturningRange,
 }
 
-/// More than enough for each cell's tenant to have one of its own.
+/// Enough buckets for each cell's tenant to have one of its own.
 const BUCKETS: i32 = 65_536;
 
 impl SplitScope {
@@ -58,7 +58,7 @@ impl SplitScope {
                 "SELECT shard_split_plan($1, $2, ARRAY[shard_for($3::text, $4)::text], keyspace => 'buckets')",
                 Some(BUCKETS),
             ),
-            // A blank sorts before everything that follows in the name of another tenant.
+            // A blank sorts before everything that follows it in the name of another tenant.
             SplitScope::Range | SplitScope::ReturningRange => (
                 "SELECT shard_split_plan_range($1, $2, $3, $3::text || ' ', keyspace => 'ranges') WHERE $4::int IS NULL",
                 None,
@@ -67,7 +67,7 @@ impl SplitScope {
         Ok(client.query_one(query, &[&source, &target, &tenant, &count])?.get(0))
     }
 
-    /// Whether its splits come past the point in a way of their own.
+    /// Whether splits of this scope pass the point in a way of their own.
     pub(super) fn has(self, point: &str) -> bool {
         self != SplitScope::ReturningRange || point.starts_with("cutover_")
     }

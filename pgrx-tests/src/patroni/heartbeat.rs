@@ -1,6 +1,5 @@
-//! A client of each pair that commits a row of its own all the time: it measures how long the pair
-//! took no writes, and whether Patroni itself has forgotten something that was acknowledged. No
-//! split has to do with its rows.
+//! A client of each pair that commits rows of its own all the time. It measures how long the pair took no
+//! writes, and whether Patroni itself has lost acknowledged commits. Splits do not move its rows.
 
 use super::kills::clock;
 use super::site::{NAMES, Site};
@@ -14,10 +13,10 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 const PACE: Duration = Duration::from_millis(50);
-/// A shorter time without an acknowledgement is no outage.
+/// A shorter time without an acknowledgement is not an outage.
 pub const NOTABLE: Duration = Duration::from_millis(700);
 
-/// From one instant to another.
+/// The time from one instant to another.
 #[derive(Clone, Copy, Debug)]
 pub struct Span {
     pub from: Instant,
@@ -29,7 +28,7 @@ impl Span {
         self.to.saturating_duration_since(self.from)
     }
 
-    /// How much of it is covered by others, of which some may overlap.
+    /// Returns how much of it is covered by others, some of which may overlap.
     pub fn covered_by(&self, others: &[Span]) -> Duration {
         let mut inside: Vec<Span> = others
             .iter()
@@ -50,19 +49,19 @@ impl Span {
 /// What the client of one pair has seen.
 #[derive(Default)]
 struct Seen {
-    /// When, by the time of day.
+    /// The time of day of each acknowledgement.
     acknowledged: BTreeMap<i64, String>,
     outages: Vec<Span>,
 }
 
-/// What came of all of them.
+/// The results of all clients.
 pub struct HeartbeatReport {
     pub acknowledged: usize,
-    /// Acknowledged rows that are not there.
+    /// The number of acknowledged rows that are missing.
     pub lost: usize,
-    /// In words, where.
+    /// Where they are missing, in words.
     pub losses: Vec<String>,
-    /// For each pair the times in which nobody could write.
+    /// The times in which nobody could write, for each pair.
     pub outages: Vec<Vec<Span>>,
 }
 
@@ -86,7 +85,7 @@ impl Heartbeat {
         Ok(Heartbeat { stop, threads })
     }
 
-    /// Ends them, and looks for what was acknowledged.
+    /// Ends the clients, and looks for the acknowledged rows.
     pub fn stop(mut self, site: &Site) -> Result<HeartbeatReport> {
         self.stop.store(true, Ordering::Relaxed);
         let mut beats = HeartbeatReport { acknowledged: 0, lost: 0, losses: Vec::new(), outages: Vec::new() };

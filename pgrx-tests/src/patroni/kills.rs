@@ -8,14 +8,15 @@ use crate::{Result, wait};
 use std::fmt;
 use std::time::{Duration, Instant, SystemTime};
 
-/// A worker that does not come to a point by then is not waited for.
+/// A worker that has not reached the point by then is no longer waited for.
 const POINT_LIMIT: Duration = Duration::from_secs(12);
-/// Others are killed meanwhile, if these have not both servers by then.
+/// If a pair does not have both servers by then, others are killed instead.
 const SOON: Duration = Duration::from_secs(3);
 const PACE: Duration = Duration::from_millis(100);
 const FORGET: &str = "ALTER SYSTEM RESET shardmaster.fault";
 
-/// Where a worker is held while leaders are killed. What clients wait for comes more than once.
+/// The points at which a worker is held while leaders are killed. Those at which clients wait are there more
+/// than once.
 const POINTS: &[&str] = &[
     "install_guarded",
     "reverse_captured",
@@ -42,10 +43,10 @@ const POINTS: &[&str] = &[
     "rollback_rows",
 ];
 
-/// A leader that stands still is only tried where it is asked for, by SHARDMASTER_HA_FREEZE. Patroni
-/// 3.0.2 with etcd 3 puts its name over that of the new leader, without a condition, when it goes on
-/// between its look at etcd and its update: what the new one has acknowledged alone is then lost,
-/// unless `synchronous_mode_strict` is on, and no standby is ever named again. A watchdog prevents it.
+/// A leader is frozen only if SHARDMASTER_HA_FREEZE asks for it. Patroni 3.0.2 with etcd 3 overwrites the new
+/// leader's name with its own, without a condition, if it continues between its look at etcd and its update.
+/// The commits that only the new leader has acknowledged are then lost, unless `synchronous_mode_strict` is
+/// on, and no standby is ever named again. A watchdog prevents this.
 fn hows() -> &'static [KillMethod] {
     const KILLS: &[KillMethod] = &[
         KillMethod::Postgres,
@@ -64,20 +65,20 @@ fn hows() -> &'static [KillMethod] {
     if std::env::var_os("SHARDMASTER_HA_FREEZE").is_some() { FREEZES } else { KILLS }
 }
 
-/// Which leaders die together. A split has one source and one target, in turns.
+/// The leaders that are killed together. A split has one source and one target, in turns.
 const VICTIMS: &[&[usize]] = &[&[MASTER], &[1], &[2], &[MASTER, 1], &[MASTER, 2], &[1, 2]];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KillMethod {
-    /// PostgreSQL alone: Patroni gives its leader's key away at once.
+    /// PostgreSQL alone: Patroni releases the leader's key at once.
     Postgres,
-    /// Patroni and PostgreSQL: the key runs out.
+    /// Patroni and PostgreSQL: the key expires.
     Node,
-    /// The same, and it is back before its key has run out: it leads again.
+    /// Patroni and PostgreSQL, which are back before the key has expired, so the node leads again.
     NodeShortly,
-    /// Patroni alone: its server goes on, and is another leader beside the new one.
+    /// Patroni alone: its server continues, as another leader beside the new one.
     Patroni,
-    /// All of it stands still, and goes on when the other one leads.
+    /// All processes stop, and continue when the other node leads.
     Frozen,
 }
 
@@ -90,7 +91,7 @@ impl KillMethod {
         KillMethod::Frozen,
     ];
 
-    /// When whoever looks after the node does something; None: Patroni does it.
+    /// The time after which the node is brought back, or `None` if Patroni does it.
     pub fn back_after(self) -> Option<Duration> {
         match self {
             KillMethod::Postgres => None,
@@ -118,11 +119,11 @@ pub struct Kill {
     pub at: Instant,
     pub pair: usize,
     pub how: KillMethod,
-    /// Where the split's worker was held; None: wherever it was.
+    /// Where the split's worker was held, or `None` if it was not held.
     pub point: Option<&'static str>,
 }
 
-/// The time of day, as logs tell it.
+/// Returns the time of day in the format of logs.
 pub fn clock() -> String {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let seconds = now.as_secs() % 86_400;
@@ -132,7 +133,7 @@ pub fn clock() -> String {
 pub struct Kills<'a> {
     site: &'a Site,
     random: Random,
-    /// Nodes that are to come back.
+    /// Nodes that are to be brought back.
     down: Vec<(Instant, usize, usize)>,
     done: Vec<Kill>,
 }
@@ -142,7 +143,7 @@ impl Kills<'_> {
         Kills { site, random: Random::new(seed), down: Vec::new(), done: Vec::new() }
     }
 
-    /// Strikes every few seconds until the time is over; then everybody comes back.
+    /// Kills every few seconds until the time is over, and then brings all nodes back.
     pub fn run(mut self, time: Duration) -> Result<Vec<Kill>> {
         let end = Instant::now() + time;
         while Instant::now() < end {
@@ -160,8 +161,8 @@ impl Kills<'_> {
         Ok(self.done)
     }
 
-    /// Leaders that die while nobody may take their place say nothing of failovers: each has its
-    /// standby. None: not soon.
+    /// Waits until each victim has its standby, because a leader without one shows nothing about failovers.
+    /// Returns `None` if that takes too long.
     fn await_leaders(&mut self, victims: &[usize]) -> Result<Option<Vec<(usize, usize)>>> {
         let until = Instant::now() + SOON;
         loop {
@@ -212,7 +213,7 @@ impl Kills<'_> {
         Ok(())
     }
 
-    /// Starts those whose time has come; without one, all.
+    /// Brings back the nodes whose time has come, or all nodes if `now` is `None`.
     fn bring_back(&mut self, now: Option<Instant>) -> Result<()> {
         let is_due = |at: &Instant| now.is_none_or(|now| *at <= now);
         for (_, pair, node) in self.down.extract_if(.., |(at, ..)| is_due(at)) {
@@ -221,9 +222,9 @@ impl Kills<'_> {
         Ok(())
     }
 
-    /// Holds a split's worker at a point; what comes to it by then.
+    /// Holds a split's worker at a point. Returns whether one was held in time.
     fn hold(&self, point: &str) -> Result<bool> {
-        // The master may be away just now, or stand still: nobody waits for that one here.
+        // The master may be away or frozen just now. Then nothing is held.
         let pair = &self.site.pairs[MASTER];
         let Some(Ok(mut master)) = pair.leader().map(|n| pair.node(n).superuser(DATABASE)) else {
             return Ok(false);
@@ -237,7 +238,8 @@ impl Kills<'_> {
             wait::until("a worker to be held", POINT_LIMIT, || {
                 Ok(master.query_one(held, &[&point])?.get::<_, bool>(0).then_some(()))
             })?;
-            // It waits until its server reads the file again; no other leader is to find this there.
+            // The worker waits until its server reads the file again. A new leader must not find this
+            // setting.
             Ok(master.batch_execute(FORGET)?)
         };
         let is_held = hold().is_ok();
@@ -247,7 +249,7 @@ impl Kills<'_> {
         Ok(is_held)
     }
 
-    /// The worker goes on, if its server is still there.
+    /// Lets the worker continue, if its server is still there.
     fn release(&self) {
         for n in 0..2 {
             let node = self.site.pairs[MASTER].node(n);

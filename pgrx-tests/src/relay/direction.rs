@@ -1,5 +1,5 @@
-//! One way of a connection. What is read is put on the line, where it stays until it is due, and
-//! is handed on in its order: a long line is late, and takes no less for that.
+//! One direction of a connection. What is read is put on the line, where it stays until it is due, and is
+//! forwarded in order. A long line is late, and still carries as much.
 
 use super::{Faults, Link, Pipe, Substitution, lock};
 use crate::random::Random;
@@ -12,23 +12,23 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Between two looks at what is to be done to the link: at first, and on one that has been silent for a while. Hundreds of
-/// connections of an outage that look as often would take the processors.
+/// The intervals between two checks of a silent link: at first, and after it has been silent for a while.
+/// Hundreds of silent connections that check as often as at first would take all processors.
 const LOOK: Duration = Duration::from_millis(2);
 const LONGEST_LOOK: Duration = Duration::from_millis(50);
-/// The end of the link, and its being cut, are noticed at once.
+/// How soon the end of the link, or a cut, is noticed.
 const READ: Duration = Duration::from_millis(200);
-/// Pieces that are under way at most. Whoever sends more waits, as for a window that is full.
+/// The maximum of pieces that are under way. A sender that sends more waits, as for a full window.
 const UNDER_WAY: usize = 256;
-/// Bytes of a piece; of a narrow line fewer, so that its connections take turns.
+/// The bytes of a piece. Pieces of a narrow line are smaller, so that its connections take turns.
 const PIECE: usize = 64 << 10;
 const NARROW_PIECE: usize = 8 << 10;
-/// After which TCP sends anew what was not acknowledged; twice as long each time that is lost, too.
+/// The time after which TCP resends what was not acknowledged. It doubles each time that is lost as well.
 const RESEND: Duration = Duration::from_millis(200);
-/// Where it stops doubling here.
+/// The limit of that time here.
 const LONGEST_RESEND: Duration = Duration::from_secs(3);
 
-/// Whole, so that it may stand before and after any other message.
+/// A whole message, so that it may stand before and after any other message.
 pub const NOTICE: &[u8] = b"N\0\0\0\x18SNOTICE\0C00000\0Mhm\0\0";
 
 struct Piece {
@@ -36,18 +36,18 @@ struct Piece {
     bytes: Vec<u8>,
 }
 
-/// What both ends of the way know.
+/// The state that both ends of the direction share.
 #[derive(Clone)]
 pub(super) struct Direction {
     pub link: Arc<Mutex<Link>>,
     pub ended: Arc<AtomicBool>,
     pub pipe: Arc<Mutex<Pipe>>,
-    /// From the client to the server.
+    /// Whether it leads from the client to the server.
     pub is_client: bool,
 }
 
 impl Direction {
-    /// Hands on what comes from one side until either side ends.
+    /// Forwards what one side sends, until either side ends.
     pub fn open(self, from: UnixStream, to: UnixStream) {
         let Ok(both) = from.try_clone() else { return };
         let (line, arriving) = sync_channel(UNDER_WAY);
@@ -66,7 +66,7 @@ impl Direction {
         let _ = from.set_read_timeout(Some(READ));
         while !self.ended.load(Ordering::Relaxed) {
             if !self.is_client && lock(&self.pipe).babbles {
-                // Without a pause: there is something to be read at any moment.
+                // This does not pause, so that there is something to read at any moment.
                 if line.send(Piece { due, bytes: NOTICE.repeat(500) }).is_err() {
                     return;
                 }
@@ -94,7 +94,8 @@ impl Direction {
         }
     }
 
-    /// When all of a piece is on the line, which takes one after the other; no more is read before.
+    /// Returns when the whole piece is on the line, which carries one piece after the other. No more is read
+    /// before.
     fn send(&self, length: usize, faults: &Faults) -> Instant {
         let now = Instant::now();
         let Some(rate) = faults.rate else { return now };
@@ -124,7 +125,7 @@ impl Direction {
                 return;
             }
         }
-        // That the other side has closed the connection is told by a message like any other.
+        // A closed connection is reported to the other side like a message, so it waits as well.
         self.wait_while_silent();
     }
 
@@ -139,8 +140,8 @@ impl Direction {
     }
 }
 
-/// TCP loses no byte: one that was lost on its way is sent again, and what comes behind it waits
-/// for it. So all that is ever seen of a loss is that everything is late.
+/// Returns the delay by losses. TCP loses no byte: a lost one is resent, and everything after it waits. So
+/// the only visible effect of a loss is a delay.
 fn resent(random: &mut Random, percent: usize) -> Duration {
     let (mut late, mut pause) = (Duration::ZERO, RESEND);
     while random.percent(percent) {
@@ -150,7 +151,7 @@ fn resent(random: &mut Random, percent: usize) -> Duration {
     late
 }
 
-/// The name that the first message of a connection gives, among its parameters.
+/// Returns the application name in the first message of a connection.
 fn application_of(start: &[u8]) -> String {
     let mut words = start.get(8..).unwrap_or_default().split(|byte| *byte == 0);
     while let Some(word) = words.next() {
@@ -158,6 +159,6 @@ fn application_of(start: &[u8]) -> String {
             return String::from_utf8_lossy(words.next().unwrap_or_default()).into_owned();
         }
     }
-    // A question for TLS comes before.
+    // A request for TLS comes before that message.
     String::new()
 }

@@ -1,34 +1,34 @@
-//! How often a server is asked: each time is a way there and back, however long the question is.
+//! The requests to a server. Each is a round trip, however long the request is.
 
 use super::direction::Direction;
 use super::{Relay, lock};
 
-/// Bytes of a question that are kept.
+/// The number of bytes of a request that are kept.
 const KEPT: usize = 200;
 
-/// What a session has asked, and has waited for the answer to.
+/// A request of a session, whose answer the session has waited for.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// What the session is for.
+    /// The session's application name.
     pub application: String,
-    /// How its first message begins.
+    /// The beginning of its first message.
     pub text: String,
 }
 
 impl Relay {
-    /// Listens from now on.
+    /// Records requests from now on.
     pub fn listen(&self) {
         lock(&self.link).heard = Some(Vec::new());
     }
 
-    /// What was asked since it was asked for last.
+    /// Returns the requests since the last call.
     pub fn heard(&self) -> Vec<Request> {
         lock(&self.link).heard.as_mut().map(std::mem::take).unwrap_or_default()
     }
 }
 
 impl Direction {
-    /// Whoever asks on before an answer has come does not wait for one.
+    /// Records a request. A client that sends more before an answer arrives is not waiting for that answer.
     pub(super) fn hear(&self, bytes: &[u8]) {
         let mut pipe = lock(&self.pipe);
         let was_asked = std::mem::replace(&mut pipe.is_asked, self.is_client);
