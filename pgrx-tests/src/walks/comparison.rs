@@ -1,4 +1,5 @@
-//! Every acknowledged row is there once, where its key is routed: read with nobody writing.
+//! Checks that every acknowledged row is there once, on the shard to which its key is routed. Nobody writes
+//! meanwhile.
 
 use super::expected_rows::Rows;
 use super::keys::{KeyIndex, Space};

@@ -1,4 +1,4 @@
-//! The end of a walk: documented calls alone bring each split to an end, and nothing is left.
+//! The end of a walk: documented calls alone bring each split to its end, and nothing is left.
 
 use super::leftovers;
 use super::model::{Phase, SplitView};
@@ -8,7 +8,7 @@ use crate::Result;
 use std::cmp::Reverse;
 
 impl Walk {
-    /// Everything comes to an end by documented calls alone, and nothing is left.
+    /// Brings everything to an end by documented calls alone, and checks that nothing is left.
     pub fn end(&mut self) -> Result<()> {
         self.mend_all()?;
         self.note("the end".into());
@@ -61,11 +61,11 @@ impl Walk {
         Err(format!("shard_guards() lists {listed:?}, expected {expected:?}").into())
     }
 
-    /// What an operator does who wants it all over: each split forward or back. Those that
-    /// are followed keep their workers, so nobody waits for one before all are asked.
+    /// Ends all splits like an operator who wants to be done: each goes forward or back. An armed reverse
+    /// split keeps a worker, so all calls are made before the first wait.
     fn end_splits(&mut self) -> Result<()> {
         let mut open: Vec<SplitView> = self.look()?.into_iter().filter(|split| !split.is_over()).collect();
-        // A split that is being taken back ends with its reverse split, which may be taken back itself.
+        // A split that is being reversed ends with its reverse split, which may be reversed as well.
         open.sort_by_key(|split| {
             let way_back = split.reverse_of.map(|_| split.id);
             (way_back.is_none(), Reverse(way_back), Reverse(split.phase))
@@ -74,7 +74,7 @@ impl Walk {
             let id = split.id;
             self.resume(split)?;
             if split.phase != Phase::Completed && (split.is_rolling_back() || self.random.percent(50)) {
-                // Just decided: then it goes forward.
+                // The call is refused if the cutover has just decided. Then the split goes forward.
                 self.operate_unless(&format!("SELECT shard_split_rollback({id})"), "55000")?;
             }
         }
@@ -89,7 +89,7 @@ impl Walk {
             let run = format!("CALL shard_split_run({id})");
             match self.operate_unless(&run, "55P03") {
                 Err(error) if error.to_string().contains("was taken back by split") => continue,
-                // One that was given up is asked for again.
+                // An aborted cutover is requested again.
                 Ok(false) => self.operate(&run)?,
                 done => done.map(drop)?,
             }
@@ -104,7 +104,7 @@ impl Walk {
     fn wait_for_end(&mut self, id: i64) -> Result<()> {
         let now = self.look()?.into_iter().find(|split| split.id == id);
         let end = if now.is_some_and(|split| split.is_rolling_back()) { "rolled_back" } else { "finished" };
-        // One that is taken back never comes to where it was to bring its rows.
+        // A split that is reversed never reaches the phase to which it was to bring its rows.
         self.operate(&format!(
             "SELECT shard_split_wait({id}, CASE WHEN EXISTS (
                         SELECT FROM shardmaster.split_plan b WHERE b.reverse_of = {id} AND b.phase <> 'rolled_back'

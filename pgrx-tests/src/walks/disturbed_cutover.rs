@@ -1,5 +1,4 @@
-//! A cutover to which something happens: most of what can go wrong in a split goes wrong
-//! there.
+//! A cutover that is disturbed. Most of what can go wrong in a split goes wrong there.
 
 use super::faults::Fault;
 use super::model::{Phase, SplitView};
@@ -32,14 +31,14 @@ impl Walk {
             self.add(&fault)?;
         }
         if !next.is_empty() {
-            // Refused where the cutover has decided.
+            // The call is refused if the cutover has decided.
             self.operate_unless(&format!("SELECT {next}({id})"), "55000")?;
         }
         std::thread::sleep(Duration::from_millis(300));
         Ok(format!("cutover of split {id} with {fault:?} {next}"))
     }
 
-    /// Splits that could be cut over.
+    /// Returns the splits that could be cut over.
     fn ready(&mut self) -> Result<Vec<i64>> {
         let is_ready = |split: &&SplitView| split.phase == Phase::CutoverPending && !split.is_rolling_back();
         Ok(self.look()?.iter().filter(is_ready).map(|split| split.id).collect())

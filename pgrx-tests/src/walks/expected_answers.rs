@@ -47,9 +47,9 @@ impl Call {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
     Accepted,
-    /// 55000: not in this phase.
+    /// The call is refused with 55000, because the phase does not allow it.
     Refused,
-    /// The plan is made again: it is accepted if it could be planned anew.
+    /// The split is planned again, so the call is accepted if the plan would be.
     AsPlan,
 }
 
@@ -57,7 +57,7 @@ fn accepted(yes: bool) -> Answer {
     if yes { Answer::Accepted } else { Answer::Refused }
 }
 
-/// What the call is answered in one state.
+/// Returns the answer to the call in one state.
 fn answer(call: Call, seen: &SplitView) -> Answer {
     let (phase, is_back) = (seen.phase, seen.is_rolling_back());
     let rests = phase == Phase::RolledBack && is_back;
@@ -85,13 +85,12 @@ fn answer(call: Call, seen: &SplitView) -> Answer {
     }
 }
 
-/// What it may be answered by a split that was seen before and after it, and has gone on
-/// meanwhile.
+/// Returns the possible answers of a split that was seen before and after the call, and has made progress meanwhile.
 pub fn answers(call: Call, before: &SplitView, after: &SplitView) -> Vec<Answer> {
     let between = Phase::ALL.iter().map(|(_, phase)| *phase);
     let between = between.filter(|phase| *phase > before.phase && *phase < after.phase);
     let passed = between.map(|phase| SplitView { phase, ..before.clone() });
-    // Where the call was accepted, what is seen afterwards is its effect.
+    // If the call was accepted, the state that is seen afterwards is its effect.
     let unasked = SplitView { goal: before.goal.clone(), ..after.clone() };
     let mut answers: Vec<Answer> = [before.clone(), after.clone(), unasked]
         .into_iter()

@@ -1,11 +1,11 @@
-//! What the rows of one key must be: what its client was told.
+//! The rows that a key must have, according to the answers that its client got.
 
 use std::collections::BTreeMap;
 
-/// What is in a row, by its id; the second table has the same.
+/// The values of rows by id. Both tables have the same.
 pub type Rows = BTreeMap<i32, String>;
 
-/// A change of one row: what it is afterwards, None: it is gone.
+/// A change of one row: its value afterwards, or `None` if it is deleted.
 pub type Change = (i32, Option<String>);
 
 /// The rows of a key, and the changes whose COMMIT had no answer.
@@ -31,7 +31,7 @@ impl ExpectedRows {
         self.rows = changed(&self.rows, changes);
     }
 
-    /// The answer was lost: until the next `settle` either may be.
+    /// Records changes whose answer was lost. Until the next `settle`, they may have happened or not.
     pub fn in_doubt(&mut self, changes: Vec<Change>) {
         self.doubt = Some(changes);
     }
@@ -40,8 +40,8 @@ impl ExpectedRows {
         self.doubt.is_some()
     }
 
-    /// Compares with what is there, and takes it for known where the last change was in
-    /// doubt. What differs, in words.
+    /// Compares with the rows that were found. If the last change was in doubt, this settles it. Returns the
+    /// difference in words.
     pub fn settle(&mut self, found: &Rows) -> Option<String> {
         if *found == self.rows {
             self.doubt = None;

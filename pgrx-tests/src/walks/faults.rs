@@ -1,4 +1,4 @@
-//! What comes over servers, links and workers.
+//! Faults of servers, links and workers.
 
 use super::outages::{Outages, Place};
 use super::stage::{SERVERS, WalkCluster};
@@ -9,12 +9,12 @@ use std::time::{Duration, Instant};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// shardmaster.fault, at the next worker that comes there.
+    /// A value of shardmaster.fault, for the next worker that reaches the point.
     At(String),
-    /// Each worker's session on the master ends.
+    /// The sessions of all workers on the master end.
     Terminate,
     Restart(Place),
-    /// Stopped in whatever it does; goes on after a while.
+    /// The server stops in the middle of whatever it does, and continues after a while.
     Hang(Place),
     Cut(usize),
     Silent(usize),
@@ -39,7 +39,7 @@ impl Fault {
     }
 }
 
-/// What lasts until its time is over.
+/// A fault that lasts until its time is over.
 #[derive(Debug)]
 pub struct LastingFault {
     fault: Fault,
@@ -47,7 +47,7 @@ pub struct LastingFault {
 }
 
 impl WalkCluster {
-    /// Does it; what lasts is returned.
+    /// Injects a fault. Returns it if it lasts.
     pub fn harm(
         &mut self,
         fault: &Fault,
@@ -60,7 +60,7 @@ impl WalkCluster {
                 if point.ends_with("=kill") {
                     outages.begins(Place::Master);
                 }
-                // The same one twice would not fire.
+                // The same fault would not fire a second time.
                 self.cluster.superuser()?.batch_execute("DELETE FROM shardmaster.fault_fired")?;
                 self.cluster.fault("")?;
                 self.cluster.fault(point)?;
@@ -87,7 +87,7 @@ impl WalkCluster {
                     Place::Server(shard) => self.cluster.servers[*shard].hang()?,
                     _ => self.cluster.master.hang()?,
                 }
-                // Nobody can look at a cluster that does not answer: it goes on at once.
+                // Nobody can look at a cluster that does not answer, so it continues at once.
                 std::thread::sleep(time.min(Duration::from_millis(2500)));
                 return self.mend(&LastingFault { fault: fault.clone(), until: Instant::now() }, outages);
             }
@@ -125,7 +125,7 @@ impl WalkCluster {
         Ok(None)
     }
 
-    /// Ends what has lasted long enough; with `all` whatever there is.
+    /// Ends the faults whose time is over, or all of them if `all` is set.
     pub fn clear_up(&mut self, lasting: &mut Vec<LastingFault>, outages: &Outages, all: bool) -> Result<()> {
         let now = Instant::now();
         let (over, going_on) = lasting.drain(..).partition(|one| all || one.until <= now);

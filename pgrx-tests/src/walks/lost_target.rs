@@ -1,5 +1,5 @@
-//! A target that its operator gives up: the split goes back without it. When it is there
-//! again after all, he cleans it up.
+//! A target that its operator gives up as lost: the split is rolled back without it. When the target is back
+//! after all, the operator cleans it up.
 
 use super::keys::KeyIndex;
 use super::model::{Phase, SplitView};
@@ -11,14 +11,14 @@ use std::time::Duration;
 impl Walk {
     pub(super) fn lose_target(&mut self) -> Result<String> {
         let moving = |split: &SplitView| {
-            // What a reverse split has lost is its split's source.
+            // The source of a reverse split is the target of its split, so it is left out.
             split.reverse_of.is_none()
                 && split.phase > Phase::Planning
                 && split.phase < Phase::Completed
                 && !split.is_rolling_back()
         };
         let seen = self.look()?;
-        // Both may be on one server: then the source would be gone, too.
+        // Both may be on one server. Then the source would be gone as well.
         let has_source = |id: i64| {
             let split = self.model.split(id);
             split
@@ -34,7 +34,7 @@ impl Walk {
             return Err("the model does not know the split".into());
         };
         let server = self.stage.server_of(target);
-        // The source must be there: without either nobody can say what is true.
+        // The source must be there, because without both nobody can say what is true.
         self.mend_all()?;
         self.outages.begins(Place::Link(server));
         self.stage.relays[server].silence();
@@ -55,14 +55,14 @@ impl Walk {
         Ok(format!("split {id} goes back without its target: {went_back}"))
     }
 
-    /// Its objects go by a call; the rows that were copied are the operator's.
+    /// The split's objects are removed by a call. The copied rows are left to the operator.
     fn clean_target(&mut self, id: i64, target: usize) -> Result<()> {
         let keys: Vec<KeyIndex> =
             self.model.split(id).map(|split| split.keys.iter().copied().collect()).unwrap_or_default();
         let query = format!("SELECT object, action FROM shard_cleanup('{}')", self.stage.shard_name(target));
         let rows = self.ask_master(|master| master.query(&query, &[]))?;
         let removed: Vec<(String, String)> = rows.iter().map(|row| (row.get(0), row.get(1))).collect();
-        // What it captured there for its reverse split, too.
+        // The target also has what it captured for the reverse split.
         let backs =
             "SELECT format('source side of split %s', id) FROM shardmaster.split_plan WHERE reverse_of = $1";
         let rows = self.ask_master(|master| master.query(backs, &[&id]))?;
@@ -73,7 +73,7 @@ impl Walk {
         if !self.is_restored && removed.iter().any(is_other) {
             return Err(format!("{query}: {removed:?}").into());
         }
-        // A redirect would keep the operator from his rows, too.
+        // A redirect would also keep the operator from the rows.
         self.drop_guards_of(target, &keys)?;
         let mut owner = self.stage.cluster.owner_of(&self.stage.cluster.shards[target])?;
         for key in &keys {

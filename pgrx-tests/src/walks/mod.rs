@@ -1,5 +1,5 @@
-//! Random walks: an operator's calls in any order, with faults and with clients that write
-//! beside them, each step compared with a model of what must be true.
+//! Random walks: an operator's calls in any order, with faults, and with clients that write at the same time.
+//! Each step is compared with a model of what must be true.
 
 pub mod calls;
 pub mod comparison;

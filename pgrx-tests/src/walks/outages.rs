@@ -1,14 +1,13 @@
-//! What the walk has done to servers and links, and when: a refusal counts as too long only
-//! where nothing of the kind explains it.
+//! The outages of servers and links that the walk has caused. A refusal takes too long only if no outage explains it.
 
 use super::stage::BOUND;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-/// Until workers and clients have found a server that was away.
+/// The time in which workers and clients find a server that was away.
 const AFTER_TROUBLE: Duration = Duration::from_secs(10);
 
-/// What can come to harm. A worker that dies is no excuse: another one comes.
+/// A place that can have an outage. A worker that dies is no excuse, because another one starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     Master,
@@ -44,16 +43,15 @@ impl Outages {
         }
     }
 
-    /// The latest moment since `since` at which one of the places was in trouble; None: at
-    /// none.
+    /// Returns the latest moment since `since` at which one of the places was in an outage, if there was one.
     pub fn last_trouble(&self, places: &[Place], since: Instant) -> Option<Instant> {
         let entries = self.entries();
         let ended = entries.iter().filter(|outage| places.contains(&outage.place));
         ended.map(|outage| outage.until.unwrap_or_else(Instant::now)).filter(|end| *end >= since).max()
     }
 
-    /// Whether somebody who has waited since `began` has waited too long: what trouble leaves
-    /// behind is given a while, and nothing is too long while it lasts.
+    /// Whether a client that has waited since `began` has waited too long. The effects of an outage may last
+    /// a while, and nothing is too long during it.
     pub fn is_too_long(&self, places: &[Place], began: Instant) -> bool {
         let before = began.checked_sub(AFTER_TROUBLE).unwrap_or(began);
         match self.last_trouble(places, before) {
@@ -62,7 +60,7 @@ impl Outages {
         }
     }
 
-    /// Whether one of the places is in trouble now.
+    /// Whether one of the places is in an outage now.
     pub fn lasts(&self, places: &[Place]) -> bool {
         self.entries().iter().any(|outage| outage.until.is_none() && places.contains(&outage.place))
     }

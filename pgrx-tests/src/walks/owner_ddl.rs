@@ -1,5 +1,5 @@
-//! What owners of tables do meanwhile: names change, partitions come and go, a leaf is
-//! emptied.
+//! Changes by the tables' owners during a walk: they rename columns and tables, attach and detach partitions,
+//! and empty a partition.
 
 use super::comparison;
 use super::keys::{KeyIndex, Space};
@@ -9,10 +9,10 @@ use crate::cluster::OWNER;
 use crate::{Error, Result};
 use std::time::{Duration, Instant};
 
-/// Between a name's change and its reverse split, for workers to come upon it.
+/// The time between a renaming and its reversal, in which workers notice it.
 const NOTICED: Duration = Duration::from_millis(250);
 
-/// Partitions of one shard that no row is in.
+/// Partitions of one shard without rows.
 #[derive(Clone, Debug, Default)]
 pub struct Spares {
     attached: Vec<usize>,
@@ -31,7 +31,8 @@ impl Walk {
         }
     }
 
-    /// As the tables' owner. Where a lock is not to be had, nothing has happened.
+    /// Runs statements as the tables' owner. Returns false if a lock was not available, and then nothing has
+    /// happened.
     fn own(&mut self, shard: usize, statements: &str) -> Result<bool> {
         let outcome = self.stage.cluster.owner_of(&self.stage.cluster.shards[shard]).and_then(|mut owner| {
             let batch = format!("SET lock_timeout = '2s'; SET ROLE {OWNER}; {statements}");
@@ -44,7 +45,8 @@ impl Walk {
         }
     }
 
-    /// Clients of the table wait meanwhile, since they name the column; the probes do not.
+    /// Renames a column for a while. Clients of the table wait meanwhile, since they name the column, but the
+    /// probes do not.
     fn rename_column(&mut self, shard: usize) -> Result<String> {
         let space = *self.random.one_of(&Space::ALL);
         let table = *self.random.one_of(&space.tables());
@@ -78,7 +80,7 @@ impl Walk {
         Ok(format!("{table} on shard {shard} renamed, and back"))
     }
 
-    /// What must be done in the end, however long others hold its lock.
+    /// Runs statements that must succeed in the end, however long others hold the lock.
     pub(super) fn until_owned(&mut self, shard: usize, statements: &str) -> Result<()> {
         let deadline = Instant::now() + Duration::from_secs(60);
         while !self.own(shard, statements)? {
@@ -89,7 +91,7 @@ impl Walk {
         Ok(())
     }
 
-    /// An empty partition comes or goes; splits go on whatever the other side has.
+    /// Attaches, detaches or drops an empty partition. Splits continue, whatever partitions the other side has.
     fn change_partitions(&mut self, shard: usize) -> Result<String> {
         let table = Space::Hash.tables()[0];
         let spares = &mut self.spares[shard];
@@ -129,8 +131,7 @@ impl Walk {
         Ok(format!("{statements} on shard {shard}: {}", if done { "done" } else { "no lock" }))
     }
 
-    /// One leaf of the second table is emptied by a client; what its books say is there is
-    /// written again.
+    /// A client empties one partition of the second table. The rows that are expected there are written again.
     fn truncate_leaf(&mut self, shard: usize) -> Result<String> {
         let leaf = format!("{}_low", Space::Hash.tables()[1]);
         let shared = self.writers.shared.clone();
@@ -155,12 +156,13 @@ impl Walk {
             if Instant::now() > deadline {
                 return Err("rows of the second table could not be written again".into());
             }
-            std::thread::sleep(Duration::from_millis(50)); // between two tries
+            std::thread::sleep(Duration::from_millis(50)); // between two attempts
         }
         Ok(format!("TRUNCATE {leaf} on shard {shard}: {told}"))
     }
 
-    /// Rows of the first table without one in the second get it. False: not all could.
+    /// Writes the missing row of the second table for each row of the first. Returns false if this was not
+    /// possible for all.
     fn write_again(&mut self, keys: &[KeyIndex]) -> Result<bool> {
         let routes = self.routed()?;
         let [_, child] = Space::Hash.tables();
@@ -180,7 +182,7 @@ impl Walk {
     }
 }
 
-/// A lock that was not to be had in time, a deadlock, a server that restarts.
+/// Whether the error is a lock that was not available in time, a deadlock, or a server that restarts.
 fn is_patience(state: &str) -> bool {
     ["55P03", "40P01"].contains(&state) || state.starts_with("57P") || state.starts_with("08")
 }

@@ -1,5 +1,5 @@
-//! Whether each key is writable where it is routed, and refused where it is not: a write of
-//! each key is tried on each shard, and taken back.
+//! Checks whether each key is writable where it is routed, and refused where it is not. It tries a write of
+//! each key on each shard, and rolls it back.
 
 use super::keys::KeyIndex;
 use super::outages::{Outages, Place};
@@ -8,16 +8,16 @@ use crate::{Error, Result};
 use postgres::Client;
 use std::time::{Duration, Instant};
 
-/// Between two tries of a key that is refused.
+/// The pause between two attempts for a key that is refused.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// What a shard says to a write.
+/// A shard's answer to a write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ProbeAnswer {
     Writable,
-    /// "Retry": SM001, SM002, or a transaction from before.
+    /// A request to retry: SM001, SM002, or an error because the transaction began before a change.
     Retry(String),
-    /// It could not be asked.
+    /// The shard could not be reached.
     Unreachable(String),
     Other(String),
 }
@@ -30,7 +30,7 @@ impl ProbeAnswer {
         match error.sqlstate() {
             Some("WK000") => ProbeAnswer::Writable,
             Some("SM001" | "SM002" | "40001") => ProbeAnswer::Retry(error.to_string()),
-            // Cancelled while it waited at a fence, or in a lock.
+            // The write was cancelled while it waited at a fence or for a lock.
             Some("57014") => ProbeAnswer::Retry(error.to_string()),
             Some(state) if state.starts_with("57P") || state.starts_with("08") => {
                 ProbeAnswer::Unreachable(error.to_string())
@@ -70,8 +70,8 @@ impl Prober {
         said
     }
 
-    /// Asks the shard until it takes the key. An error when that takes too long and nothing
-    /// that has happened to the places excuses it.
+    /// Tries until the shard accepts the key. Returns an error if that takes too long and no outage of the
+    /// places explains it.
     pub fn await_writable(
         &mut self,
         stage: &WalkCluster,

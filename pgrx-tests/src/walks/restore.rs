@@ -1,5 +1,5 @@
-//! A master that is gone for good, and another one restored from its dump, which is a moment
-//! older: it takes the shards over.
+//! A master that is gone for good, and another one restored from its dump, which is slightly older. The new
+//! master takes the shards over.
 
 use super::model::{Phase, SplitView};
 use super::outages::Place;
@@ -10,14 +10,14 @@ use crate::{Result, env};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// What workers get done between the dump and the end of the old master.
+/// How long workers may continue between the dump and the end of the old master, in milliseconds.
 const SINCE_THE_DUMP: usize = 600;
-/// Until cutovers that the old master was asked for are decided or given up.
+/// The limit until cutovers that the old master was asked for are decided or aborted.
 const SETTLED: Duration = Duration::from_secs(40);
 
 impl Walk {
     pub(super) fn restore_master(&mut self) -> Result<String> {
-        // The operator makes sure that he can reach every shard.
+        // The operator makes sure that every shard can be reached.
         self.mend_all()?;
         self.look()?;
         let dump = self.stage.cluster.master.socket_dir().join("dump.sql");
@@ -30,7 +30,7 @@ impl Walk {
         env::run(program("pg_dump")?.arg("-f").arg(&dump).args(["-d", DATABASE]))?;
         let (mut restore, shared) = (program("psql")?, self.writers.shared.clone());
         std::thread::sleep(Duration::from_millis(self.random.below(SINCE_THE_DUMP) as u64));
-        // Clients that ask for a route while there is no master are none of this.
+        // Clients must not ask for routes while there is no master.
         let quiet = shared.quiet();
         self.outages.begins(Place::Master);
         self.excuse_all_failures();
@@ -50,8 +50,8 @@ impl Walk {
         Ok("another master, restored from a dump, has taken over".into())
     }
 
-    /// Shards may know decisions that the new master does not: it takes them over when splits
-    /// are resumed, and until then nobody can say where a key is writable.
+    /// Shards may know decisions that the new master does not. It adopts them when splits are resumed, and
+    /// until then nobody can say where a key is writable.
     fn take_up_splits(&mut self) -> Result<()> {
         let open: Vec<SplitView> = self.look()?.into_iter().filter(|split| !split.is_over()).collect();
         for SplitView { id, .. } in open {
@@ -75,7 +75,7 @@ impl Walk {
         }
     }
 
-    /// Splits whose target is open, as the targets say: also of a decision that came after the dump.
+    /// Returns the splits whose targets say that they are open, including those with a decision after the dump.
     fn opened(&self) -> Result<Vec<i64>> {
         let mut all = Vec::new();
         for server in &self.stage.cluster.servers {

@@ -1,4 +1,4 @@
-//! Splits that their operator takes back after their cutover.
+//! Splits that their operator reverses after the cutover.
 
 use super::calls::{CallResult, Refusal, words};
 use super::model::{Phase, SplitView, Status};
@@ -29,15 +29,15 @@ impl Walk {
         Ok(format!("{query}: {}", words(&told)))
     }
 
-    /// It is not completed, or is ending, its reverse split is none or was tried before, or a shard
-    /// takes nothing.
+    /// Whether the call may be refused. That is so if the split is not completed, or is ending, or its
+    /// reverse split does not exist or was tried before, or one of the shards takes no keys.
     fn may_be_refused(&self, id: i64) -> bool {
         let Some(split) = self.model.split(id) else { return true };
         let statuses = [split.source, split.target].map(|shard| self.model.statuses[shard]);
         !is_open(&split.seen)
             || self.model.has_gone_back(id)
             || statuses.iter().any(|status| *status != Status::Active)
-            // What a new master has may be from before the reverse split.
+            // The state of a new master may be from before the reverse split.
             || self.is_restored
     }
 }

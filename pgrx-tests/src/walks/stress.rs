@@ -1,5 +1,5 @@
-//! What strains a split without harming anything: rewrites, migrations on all shards,
-//! transactions that stay open, or prepared.
+//! Stress for splits that must not harm them: rewrites of tables, migrations on all shards, and transactions
+//! that stay open or prepared.
 
 use super::keys::{KeyIndex, Space};
 use super::stage::SHARDS;
@@ -8,11 +8,11 @@ use crate::Result;
 use crate::cluster::OWNER;
 use std::time::Duration;
 
-/// The longest that rows are held, beside the call that is made meanwhile.
+/// The longest time that rows are held, in milliseconds, in addition to the call that is made meanwhile.
 const HELD: usize = 800;
 
 impl Walk {
-    /// In long runs: it makes a walk slower.
+    /// Stresses splits in long runs only, because it makes a walk slower.
     pub(super) fn strain(&mut self) -> Result<String> {
         if std::env::var_os("SHARDMASTER_WALK_SECONDS").is_none() {
             return self.drive();
@@ -24,25 +24,25 @@ impl Walk {
         }
     }
 
-    /// Its rows are in other files afterwards, in the same order or not.
+    /// Rewrites a table. Afterwards its rows are in another file, in the same order or not.
     fn rewrite(&mut self) -> Result<String> {
         let (shard, space) = (self.random.below(SHARDS), *self.random.one_of(&Space::ALL));
         let table = *self.random.one_of(&space.tables());
         let told = self.stage.cluster.owner_of(&self.stage.cluster.shards[shard]).and_then(|mut owner| {
             owner.batch_execute(&format!("SET lock_timeout = '2s'; SET ROLE {OWNER}"))?;
-            // Not within the transaction of other statements.
+            // VACUUM FULL cannot run in one batch with other statements.
             Ok(owner.batch_execute(&format!("VACUUM FULL {table}"))?)
         });
         self.forgive(&format!("VACUUM FULL {table} on shard {shard}"), told)
     }
 
-    /// A column comes to all shards, or goes from them. A split whose tables have changed since its
-    /// cutover cannot be taken back, so none may be there.
+    /// Adds a column to a table on all shards, or drops it. A split whose tables have changed since its
+    /// cutover cannot be reversed, so no split may be open.
     fn migrate(&mut self) -> Result<String> {
         if !self.model.splits.iter().all(|split| split.seen.is_over()) {
             return self.rewrite();
         }
-        // Partitions that are detached would not get it.
+        // Detached partitions would not get the column.
         let space = *self.random.one_of(&[Space::Directory, Space::Range]);
         let table = *self.random.one_of(&space.tables());
         let change = *self.random.one_of(&[
@@ -59,7 +59,7 @@ impl Walk {
         Ok(format!("ALTER TABLE {table} {change} on all shards"))
     }
 
-    /// A transaction has changed rows, to what they were, while the next call is made.
+    /// Makes the next call while an open transaction has changed rows, without changing their values.
     fn hold_rows(&mut self) -> Result<String> {
         let space = *self.random.one_of(&Space::ALL);
         let keys: Vec<KeyIndex> = self.stage.keys_of(space).collect();
@@ -95,7 +95,7 @@ impl Walk {
         Ok(format!("{what}; meanwhile {}", meanwhile?))
     }
 
-    /// It outlives its server.
+    /// Ends a prepared transaction, which outlives its server.
     fn end_prepared(&mut self, shard: usize, end: &str) -> Result<()> {
         let query = format!("{end} PREPARED 'a walk'");
         self.mend_all()?;
@@ -103,7 +103,7 @@ impl Walk {
         Ok(client.batch_execute(&query)?)
     }
 
-    /// A lock that is not to be had, or a server that is away, is none of a split's doing.
+    /// A lock that was not available, or a server that is away, is not caused by a split.
     fn forgive(&self, what: &str, told: Result<()>) -> Result<String> {
         match told {
             Ok(()) => Ok(format!("{what}: done")),

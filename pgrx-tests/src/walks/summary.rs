@@ -1,10 +1,10 @@
-//! What a walk has seen.
+//! The numbers of a walk.
 
 use super::walk::Walk;
 use crate::records::{self, Fact};
 
 impl Walk {
-    /// For docs/internals/reliability.md.
+    /// Writes the record for docs/internals/reliability.md.
     pub fn keep(&self) {
         let splits = &self.model.splits;
         let back =
@@ -22,7 +22,7 @@ impl Walk {
         records::keep("walk", &facts);
     }
 
-    /// What the walk has seen, in a line.
+    /// Returns the walk's numbers in one line.
     pub fn summary(&self) -> String {
         let shared = &self.writers.shared;
         let written = shared.acknowledged.load(std::sync::atomic::Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! One walk: steps, what is true after each, and an end.
+//! One walk: its steps, the checks after each step, and its end.
 
 use super::calls::{COPIED_BEFORE, LACKS_PARTITION};
 use super::comparison;
@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 const LIMIT: Duration = Duration::from_secs(180);
-/// Between deep comparisons.
+/// The number of steps between two full comparisons.
 const COMPARE_EVERY: usize = 12;
 
 pub struct Walk {
@@ -33,15 +33,15 @@ pub struct Walk {
     pub(super) lasting: Vec<LastingFault>,
     pub(super) points: Vec<String>,
     pub(super) has_faults: bool,
-    /// A transaction of this walk keeps rows from the clients.
+    /// Whether a transaction of this walk holds rows that clients write.
     pub(super) holds_rows: bool,
-    /// Until when a split may fail because of what an owner has done to a table.
+    /// The time until which a split may fail because an owner has changed a table.
     excused: Instant,
     excused_all: Instant,
     pub(super) spares: Vec<Spares>,
-    /// Names that the last shard has had.
+    /// The number of names that the last shard has had.
     pub(super) names: usize,
-    /// The master is another one than at first.
+    /// Whether the master was replaced by a restored one.
     pub(super) is_restored: bool,
     pub(super) began: Instant,
 }
@@ -77,7 +77,7 @@ impl Walk {
         Ok(walk)
     }
 
-    /// The operator's session; another one where the last is gone.
+    /// Returns the operator's session, or a new one if the last is gone.
     pub(super) fn master(&mut self) -> Result<&mut Client> {
         if self.master.as_ref().is_none_or(Client::is_closed) {
             let cluster = &self.stage.cluster;
@@ -91,7 +91,7 @@ impl Walk {
         self.master.as_mut().ok_or_else(|| Error::from("the session was just opened"))
     }
 
-    /// What `ask` gives, asked again where the session breaks.
+    /// Returns the result of `ask`, which is repeated if the session breaks.
     pub(super) fn ask_master<T>(
         &mut self,
         ask: impl Fn(&mut Client) -> std::result::Result<T, postgres::Error>,
@@ -113,7 +113,7 @@ impl Walk {
         }
     }
 
-    /// Makes a step; afterwards everything must be true.
+    /// Makes a step, after which everything must be true.
     pub fn step(&mut self) -> Result<()> {
         self.stage.clear_up(&mut self.lasting, &self.outages, false)?;
         if self.has_faults && self.random.percent(2) {
@@ -144,7 +144,7 @@ impl Walk {
         self.trail.push(line);
     }
 
-    /// Splits as they are now; the model follows.
+    /// Returns the splits as they are now, and updates the model.
     pub(super) fn look(&mut self) -> Result<Vec<SplitView>> {
         let seen = self.ask_master(seen)?;
         self.model.observe(&seen);
@@ -161,12 +161,12 @@ impl Walk {
         }
     }
 
-    /// What an owner does now or has just done may make splits fail.
+    /// Allows splits to fail for a while because of what an owner does now or has just done.
     pub(super) fn excuse_failures(&mut self) {
         self.excused = Instant::now() + Duration::from_secs(20);
     }
 
-    /// While shards refuse a new master, splits fail with whatever they say.
+    /// Allows splits to fail with any error for a while, because shards refuse a new master.
     pub(super) fn excuse_all_failures(&mut self) {
         self.excused_all = Instant::now() + Duration::from_secs(10);
     }
@@ -176,12 +176,12 @@ impl Walk {
         now < self.excused_all || now < self.excused && ["55000", "42P01", "42703", "23503"].contains(&code)
     }
 
-    /// Nothing of what was done to servers and links lasts any longer.
+    /// Ends all faults of servers and links.
     pub(super) fn mend_all(&mut self) -> Result<()> {
         self.stage.clear_up(&mut self.lasting, &self.outages, true)
     }
 
-    /// What failed because of a name that is back is resumed by its operator.
+    /// Resumes splits that failed because of a name that has been changed back.
     fn resume_failed(&mut self) -> Result<()> {
         let failed: Vec<SplitView> = self.look()?.into_iter().filter(|split| split.is_failed).collect();
         for split in failed {
@@ -191,15 +191,15 @@ impl Walk {
         Ok(())
     }
 
-    /// A split goes on, or back where its error says so. Partitions that one side alone has are remarks of its
-    /// check, and as they should be.
+    /// Resumes a split, or rolls it back if its error says so. Partitions that only one side has are remarks
+    /// of the check, and are accepted.
     pub(super) fn resume(&mut self, SplitView { id, phase, error, .. }: &SplitView) -> Result<()> {
         if error.as_ref().is_some_and(|(_, message)| message.contains(COPIED_BEFORE)) {
             return self.operate_unless(&format!("SELECT shard_split_rollback({id})"), "55000").map(drop);
         }
         let may_lack = error.as_ref().is_none_or(|(_, message)| message.contains(LACKS_PARTITION));
         if *phase == Phase::Planning && may_lack {
-            // A worker may have begun the split meanwhile, whose check is over then.
+            // A worker may have started the split meanwhile. Then the check no longer applies.
             self.operate_unless(
                 &format!(
                     "SELECT shard_split_accept({id}, check_name, object) FROM shard_split_check({id})
@@ -211,7 +211,7 @@ impl Walk {
         self.operate(&format!("SELECT shard_split_resume({id})"))
     }
 
-    /// For each key where the master routes it: write shard, and whether it is being moved.
+    /// Returns for each key where the master routes it: the write shard, and whether it is settled.
     pub(super) fn routed(&mut self) -> Result<Vec<Option<(usize, bool)>>> {
         let mut entries = Vec::new();
         for space in Space::ALL {
@@ -250,15 +250,15 @@ impl Walk {
         Ok(())
     }
 
-    /// What each shard must say of each of the keys.
+    /// Returns the answers that each shard must give for each of the keys.
     fn expected(&mut self, keys: &[KeyIndex]) -> Result<Vec<[Expect; SHARDS]>> {
         self.look()?;
         let model = &self.model;
         Ok(keys.iter().map(|key| std::array::from_fn(|shard| model.expect(shard, *key))).collect())
     }
 
-    /// Writable where it is routed, and there alone. Returns those of which something else
-    /// was true afterwards than before: of what is between nothing is known.
+    /// Checks that each key is writable where it is routed, and only there. Returns the keys whose expected
+    /// answer changed meanwhile, because nothing is known about the time in between.
     fn check_keys(&mut self, keys: Vec<KeyIndex>) -> Result<Vec<KeyIndex>> {
         let before = self.expected(&keys)?;
         let mut said: Vec<[ProbeAnswer; SHARDS]> = Vec::new();
@@ -281,8 +281,8 @@ impl Walk {
         Ok(again)
     }
 
-    /// The master routes a key where its splits and assignments have brought it. While one
-    /// cuts over, whoever asks for a write waits, but not for long.
+    /// The master must route a key where its splits and assignments have brought it. During a cutover, a
+    /// client that asks for a write route waits, but not for long.
     fn check_route(&mut self, key: KeyIndex, routed: Option<(usize, bool)>) -> Result<()> {
         let model = self.model.routes[key];
         let name = self.stage.keys[key].text.clone();
@@ -295,7 +295,7 @@ impl Walk {
                 // A split has just decided.
                 _ if self.look()?.is_empty() || self.model.routes[key] != model => return Ok(()),
                 settled => {
-                    // What was read before the model went on with another key says nothing.
+                    // The route may have been read before the model changed, so it is read once more.
                     let now = self.routed()?[key];
                     if now != settled {
                         routed = now;
@@ -343,10 +343,10 @@ impl Walk {
         vec![Place::Master, Place::Server(server), Place::Link(server)]
     }
 
-    /// What excuses a key's own shard when it refuses the key.
+    /// Returns the places whose outages excuse a refusal of a key by its own shard.
     fn excuses(&self, shard: usize, key: KeyIndex) -> Vec<Place> {
         let mut places = self.places_of(shard);
-        // Behind the decision the target must be told before it opens.
+        // After the decision, the target must be told before it opens.
         let decided = self.model.holder(key).filter(|split| split.seen.phase == Phase::Completed);
         if let Some(split) = decided {
             places.extend(self.places_of(split.source).into_iter().chain(self.places_of(split.target)));
@@ -358,7 +358,7 @@ impl Walk {
         let places = self.excuses(shard, key);
         let (stage, outages, model) = (&self.stage, &self.outages, &self.model);
         let is_routed = || {
-            // A cutover may decide meanwhile: then this is another shard's.
+            // A cutover may decide meanwhile. Then another shard must serve the key.
             let mut master = wait::until("the master", LIMIT, || Ok(stage.cluster.superuser().ok()))?;
             let mut now = model.clone();
             now.observe(&seen(&mut master).map_err(Error::from)?);
@@ -368,8 +368,7 @@ impl Walk {
         outcome.map_err(|e| e.context(&format!("\"{}\" on its shard {shard}", stage.keys[key].text)))
     }
 
-    /// A shard to which a key has never belonged, or does not any more, does not refuse it,
-    /// at the latest when workers have cleaned up.
+    /// A shard must not refuse a key that does not belong to it, at the latest when workers have cleaned up.
     fn await_free(&mut self, shard: usize, key: KeyIndex, text: &str) -> Result<()> {
         let places = self.places_of(shard);
         let (stage, outages, model) = (&self.stage, &self.outages, &self.model);
@@ -386,13 +385,13 @@ impl Walk {
         })
     }
 
-    /// The books against what shards hold, with nobody writing.
+    /// Compares the expected rows with those on the shards, while nobody writes.
     pub(super) fn compare(&mut self) -> Result<()> {
         let shared = self.writers.shared.clone();
         let _quiet = shared.quiet();
         for _ in 0..50 {
             self.look()?;
-            // Read before the shards: a split that ends meanwhile has had its rows there.
+            // This is read before the shards, because a split that ends meanwhile still had its rows there.
             let is_free: Vec<bool> =
                 (0..self.stage.keys.len()).map(|key| self.model.holder(key).is_none()).collect();
             let before = self.routed()?;
@@ -414,7 +413,7 @@ impl Walk {
         Ok(())
     }
 
-    /// Where a key is routed its rows are those that were acknowledged.
+    /// On the shard to which a key is routed, its rows must be those that were acknowledged.
     fn compare_with_book(&self, key: KeyIndex, route: usize, held: &[Rows; 2]) -> Result<()> {
         let (name, model) = (&self.stage.keys[key].text, self.model.routes[key]);
         if model != Some(route) {
@@ -435,7 +434,7 @@ impl Walk {
         Ok(())
     }
 
-    /// While no split moves it, a key has rows on its shard alone.
+    /// While no split moves it, a key has rows on its own shard alone.
     fn compare_elsewhere(
         &self,
         key: KeyIndex,
@@ -455,7 +454,7 @@ impl Walk {
         Ok(())
     }
 
-    /// A target that was given up as lost keeps what was copied.
+    /// A target that was given up as lost keeps the copied rows.
     fn may_keep(&self, shard: usize, key: KeyIndex) -> bool {
         self.model.splits.iter().any(|s| s.has_lost_target && s.target == shard && s.keys.contains(&key))
     }
@@ -465,7 +464,7 @@ impl Walk {
         self.ask_master(|master| master.batch_execute(call)).map_err(|e| e.context(call))
     }
 
-    /// False: it was refused with this code.
+    /// Makes a call. Returns false if it was refused with this SQLSTATE.
     pub(super) fn operate_unless(&mut self, call: &str, code: &str) -> Result<bool> {
         match self.operate(call) {
             Err(error) if error.sqlstate() == Some(code) => Ok(false),
@@ -473,7 +472,7 @@ impl Walk {
         }
     }
 
-    /// Where everything is, for whoever reads of a failure.
+    /// Describes the state of everything, for the report of a failure.
     pub fn describe(&mut self) -> String {
         let query = "SELECT format('split %s: %s %s -> %s, phase %s, goal %s, step %s, %s, paused %s, waiting for %s, error %s %s, keys %s',
                             p.id, p.keyspace, p.source_shard, p.target_shard, p.phase, p.goal, p.cutover_step, p.activity, p.paused,
@@ -490,10 +489,10 @@ impl Walk {
     }
 }
 
-/// Splits as the master shows them.
+/// Returns the splits as the master shows them.
 pub(super) fn seen(master: &mut Client) -> std::result::Result<Vec<SplitView>, postgres::Error> {
     let query =
-        // A reverse split that nobody has asked for is part of its split.
+        // A reverse split that was not requested is part of its split.
         "SELECT id, phase, goal, cutover_step = 'moved', activity = 'failed', finished_at IS NOT NULL,
                 error_code, error_message, reverse_of,
                 EXISTS (SELECT 1 FROM shardmaster.split_plan b

@@ -1,5 +1,5 @@
-//! Clients that write beside the walk, one for each keyspace, and keep books: what was
-//! acknowledged, and who was refused for too long.
+//! Clients that write during the walk, one for each keyspace. They record what was acknowledged, and who was
+//! refused for too long.
 
 use super::expected_rows::{Change, ExpectedRows};
 use super::keys::Space;
@@ -15,9 +15,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockWriteGuard};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Between two writes of one client.
+/// The pause between two writes of one client.
 const PACE: Duration = Duration::from_millis(4);
-/// Ids of rows.
+/// The number of ids of rows.
 const IDS: usize = 40;
 
 type Books = Mutex<BTreeMap<usize, ExpectedRows>>;
@@ -25,10 +25,10 @@ type Books = Mutex<BTreeMap<usize, ExpectedRows>>;
 /// What the walk and its writers share.
 pub struct Shared {
     books: Books,
-    /// Held for reading while something is written.
+    /// The lock is held for reading while something is written.
     gate: RwLock<()>,
     stop: AtomicBool,
-    /// Routes from before this number are to be asked for again.
+    /// Routes from before this number must be requested again.
     pub epoch: AtomicU64,
     pub acknowledged: AtomicU64,
     pub refusals: Mutex<BTreeMap<String, u64>>,
@@ -41,7 +41,7 @@ pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Shared {
-    /// Nothing is written while the guard lives.
+    /// Prevents writes while the returned guard lives.
     pub fn quiet(&self) -> RwLockWriteGuard<'_, ()> {
         self.gate.write().unwrap_or_else(PoisonError::into_inner)
     }
@@ -50,7 +50,7 @@ impl Shared {
         lock(&self.books)
     }
 
-    /// What went wrong, if anything has.
+    /// Returns the first problem, if there is one.
     pub fn problem(&self) -> Option<String> {
         lock(&self.problems).first().cloned()
     }
@@ -96,7 +96,7 @@ impl Drop for Writers {
 
 struct Writer {
     space: Space,
-    /// Position in the router's list, and in the stage's.
+    /// The key's position in the router's list, and in the cluster's.
     keys: Vec<(usize, usize)>,
     names: Vec<String>,
     router: Router,
@@ -106,20 +106,20 @@ struct Writer {
     turn: u64,
 }
 
-/// Of the writers' transactions, each as often as it stands here. Above READ COMMITTED a writer
-/// has one snapshot, and what it has not seen of a split ends it with 40001.
+/// Isolation levels of the writers' transactions, each as often as it is listed. Above READ COMMITTED a
+/// writer has one snapshot, and gets 40001 if a split has changed something since.
 const LEVELS: [&str; 4] = ["READ COMMITTED", "READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE"];
 
 /// How a transaction ended.
 enum Outcome {
     Committed,
-    /// Certainly nothing has changed; another try may succeed.
+    /// The transaction has certainly changed nothing. Another attempt may succeed.
     Refused(Error),
     /// The answer to its COMMIT was lost.
     Unknown,
 }
 
-/// One operation: its statements with the rows that each must change, and what is then.
+/// An operation: its statements with the number of rows that each must change, and the rows afterwards.
 struct Op {
     statements: Vec<(String, u64)>,
     changes: Vec<Change>,
@@ -148,7 +148,7 @@ impl Writer {
         }
     }
 
-    /// One operation, tried until a shard takes it.
+    /// Runs one operation, and repeats it until a shard accepts it.
     fn write(&mut self) -> Result<()> {
         let (tenant, key) = *self.random.one_of(&self.keys.clone());
         let mut op = None;
@@ -192,7 +192,7 @@ impl Writer {
         }
     }
 
-    /// Before a redirect ends, every client asks for its routes again.
+    /// Asks for all routes again before a redirect ends.
     fn follow_epoch(&mut self) {
         let now = self.shared.epoch.load(Ordering::Relaxed);
         if now != self.epoch && (0..self.names.len()).all(|tenant| self.router.refresh(tenant).is_ok()) {
@@ -200,8 +200,7 @@ impl Writer {
         }
     }
 
-    /// An error that is worth another try; otherwise, or when it has been for too long, the
-    /// walk has found something.
+    /// Judges an error. If it is not worth another attempt, or has lasted too long, the walk has found a problem.
     fn judge(&mut self, tenant: usize, error: &Error, since: Instant) -> Result<()> {
         let state = error.sqlstate().unwrap_or("none").to_owned();
         *lock(&self.shared.refusals).entry(state.clone()).or_default() += 1;
@@ -270,7 +269,7 @@ impl Writer {
     }
 }
 
-/// The transaction up to its COMMIT. A statement that finds no row met an old shard.
+/// Runs the transaction up to its COMMIT. A statement that finds no row has met an old shard.
 fn execute(client: &mut Client, level: &str, statements: &[(String, u64)]) -> Result<()> {
     client.batch_execute(&format!("BEGIN ISOLATION LEVEL {level}"))?;
     for (statement, expected) in statements {

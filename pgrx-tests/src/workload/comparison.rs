@@ -1,4 +1,4 @@
-//! The record against what the shards hold, row by row.
+//! Compares the record with the rows on the shards, row by row.
 
 use super::model::{Ledger, Number, Row, State, Table, Tenant};
 use crate::Result;
@@ -11,7 +11,7 @@ use std::collections::HashMap;
 pub struct FoundRow {
     /// Index of the shard.
     pub shard: usize,
-    /// None: no tenant of the workload.
+    /// The tenant, or `None` if it is not one of the workload.
     pub tenant: Option<Tenant>,
     pub id: i64,
     pub account: Option<i64>,
@@ -41,14 +41,14 @@ pub type Rows = HashMap<(Table, Number), Vec<FoundRow>>;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Comparison {
     pub rows: u64,
-    /// Rows whose last acknowledged write is not what their shard holds: missing,
-    /// older, or there though deleted.
+    /// Rows whose last acknowledged write is not what their shard has: the row is missing, is older, or is
+    /// there although it was deleted.
     pub lost: u64,
     /// Rows that are there more than once.
     pub doubled: u64,
     /// Rows on a shard to which their tenant is not routed, or that nobody wrote.
     pub misplaced: u64,
-    /// The first few, in words.
+    /// The first few differences, in words.
     pub examples: Vec<String>,
 }
 
@@ -62,7 +62,7 @@ impl Comparison {
     }
 }
 
-/// For each tenant the index of the shard that the master routes it to.
+/// Returns for each tenant the index of the shard to which the master routes it.
 pub fn routes(cluster: &Cluster, tenants: &[String], keyspace: &str) -> Result<Vec<usize>> {
     let mut master = cluster.superuser()?;
     let mut routed = Vec::new();
@@ -108,7 +108,7 @@ pub fn read_shards(cluster: &Cluster, tenants: &[String]) -> Result<Rows> {
     Ok(rows)
 }
 
-/// Judges every row that is known or found.
+/// Judges every row of the record and of the shards.
 pub fn compare(ledger: &Ledger, found: &Rows, routed: &[usize]) -> Comparison {
     let mut result = Comparison::default();
     for (table, number, state) in ledger.iter() {
@@ -135,8 +135,8 @@ pub fn compare(ledger: &Ledger, found: &Rows, routed: &[usize]) -> Comparison {
     result
 }
 
-/// Is the row, where it is routed, what the record says? Copies elsewhere are
-/// counted as doubled and misplaced, not here.
+/// Whether the row on the shard to which it is routed is what the record says. Copies elsewhere are counted
+/// as doubled and misplaced, and not here.
 fn is_as_known(number: Number, state: &State, copies: &[FoundRow], routed: &[usize]) -> bool {
     state.possible().into_iter().any(|possible| match possible {
         Some(row) => copies.iter().any(|copy| copy.shard == routed[row.tenant] && copy.is(number, row)),
@@ -168,7 +168,7 @@ mod tests {
         }
     }
 
-    /// (lost, doubled, misplaced) of one row in the record.
+    /// Returns (lost, doubled, misplaced) for one row of the record.
     fn judge(state: State, copies: Vec<FoundRow>) -> (u64, u64, u64) {
         let mut ledger = Ledger::default();
         let change = |after| Change { table: Table::Orders, number: 42, after };

@@ -1,11 +1,11 @@
-//! What a table holds, read by COPY as text under settings of our own.
+//! The contents of a table, read by COPY as text under fixed settings.
 
 use super::Case;
 use crate::Result;
 use postgres::Client;
 use std::io::Read;
 
-/// Lines of the rows for which the condition holds, in the encoding asked for, sorted.
+/// Returns the lines of the rows for which the condition holds, in the given encoding, sorted.
 pub fn rows(session: &mut Client, case: &Case, condition: &str, encoding: &str) -> Result<Vec<Vec<u8>>> {
     session.batch_execute(
         "SET search_path = public; SET DateStyle = 'ISO, YMD'; SET IntervalStyle = 'postgres'; SET TimeZone = 'UTC';
@@ -30,7 +30,7 @@ pub fn rows(session: &mut Client, case: &Case, condition: &str, encoding: &str) 
     Ok(lines)
 }
 
-/// Nothing, or how two sets of lines differ.
+/// Returns how two sets of lines differ, if they do.
 pub fn difference(case: &Case, what: &str, left: &[Vec<u8>], right: &[Vec<u8>]) -> Option<String> {
     if left == right {
         return None;

@@ -1,4 +1,4 @@
-//! Takes tables of the zoo through a split, changing their rows at each moment.
+//! Takes tables of the zoo through a split, and changes their rows at each moment.
 
 use super::requirements::ServerFeatures;
 use super::{Case, add_maps, add_tables, comparison};
@@ -20,13 +20,13 @@ pub struct ShardDatabase {
 }
 
 impl ShardDatabase {
-    /// The shard that a server of the cluster is.
+    /// Returns the shard of one of the cluster's servers.
     pub fn of(cluster: &Cluster, server: usize) -> ShardDatabase {
         let shard = cluster.shards[server].key.clone();
         ShardDatabase { shard, server, database: DATABASE.into(), encoding: "UTF8".into() }
     }
 
-    /// A database of another encoding, and a shard of it.
+    /// Creates a database with another encoding, and a shard in it.
     pub fn create(cluster: &Cluster, server: usize, encoding: &str) -> Result<ShardDatabase> {
         let name = format!("{}_{server}", encoding.to_lowercase());
         let place =
@@ -44,20 +44,20 @@ impl ShardDatabase {
 
     pub fn session(&self, cluster: &Cluster) -> Result<Client> {
         let mut session = cluster.servers[self.server].superuser(&self.database)?;
-        // Literals as they stand in the zoo.
+        // Literals have the form in which the zoo contains them.
         session.batch_execute(
             "SET search_path = public; SET standard_conforming_strings = on; SET array_nulls = on; SET DateStyle = 'ISO, YMD'",
         )?;
         Ok(session)
     }
 
-    /// Extensions, and collations that are not deterministic: those that the server has.
+    /// Creates the extensions and nondeterministic collations that the server has.
     pub fn furnish(&self, cluster: &Cluster) -> Result<ServerFeatures> {
         ServerFeatures::furnish(&mut self.session(cluster)?)
     }
 }
 
-/// Both servers of a cluster, furnished.
+/// Makes both servers of a cluster, with extensions and collations.
 pub fn furnished() -> Result<(Cluster, ServerFeatures)> {
     let cluster = cluster()?;
     let has = ShardDatabase::of(&cluster, 0).furnish(&cluster)?;
@@ -65,7 +65,7 @@ pub fn furnished() -> Result<(Cluster, ServerFeatures)> {
     Ok((cluster, has))
 }
 
-/// Where all servers of the zoo are made.
+/// Makes the servers of the zoo.
 pub fn cluster() -> Result<Cluster> {
     Cluster::servers(
         2,
@@ -78,18 +78,18 @@ pub fn cluster() -> Result<Cluster> {
     )
 }
 
-/// Tables of one keyspace, on their way from one shard to another.
+/// Tables of one keyspace that move from one shard to another.
 pub struct Driver<'a> {
     pub cluster: &'a Cluster,
     pub keyspace: &'a str,
     pub source: ShardDatabase,
     pub target: ShardDatabase,
-    /// What the sessions set that change rows.
+    /// Settings of the sessions that change rows.
     pub writer: &'static str,
 }
 
 impl<'a> Driver<'a> {
-    /// From the first server to the second.
+    /// Makes a driver from the first server to the second.
     pub fn new(cluster: &'a Cluster, keyspace: &'a str) -> Driver<'a> {
         Driver {
             cluster,
@@ -100,8 +100,7 @@ impl<'a> Driver<'a> {
         }
     }
 
-    /// Makes the tables, with rows, and plans the split of the tenant 'moves' or what the
-    /// query says.
+    /// Makes the tables with rows, and plans the split of the tenant 'moves', or the split of the query.
     pub fn plan(&self, cases: &[Case], query: Option<&str>) -> Result<Split<'a>> {
         for case in cases {
             case.create(&mut self.source.session(self.cluster)?, &mut self.target.session(self.cluster)?)?;
@@ -120,16 +119,17 @@ impl<'a> Driver<'a> {
         Ok(split)
     }
 
-    /// The changes of each table at a moment, by an ordinary session.
+    /// Runs the changes of each table at a moment, in an ordinary session.
     pub fn change(&self, cases: &[Case], moment: usize) -> Result<()> {
         let mut source = self.source.session(self.cluster)?;
         source.batch_execute(self.writer)?;
         cases.iter().try_for_each(|case| case.change(&mut source, moment))
     }
 
-    /// The whole way; an error says which rows are not what they should be. `moved` is a
-    /// condition on the shard-by column {by}. How many rows came over as the first window behind the copy, and behind the fence:
-    /// by that a window takes another way (src/split/copy/few.rs).
+    /// Takes the tables through the whole split. An error says which rows are wrong. `moved` is a condition
+    /// on the shard-by column {by}. Returns how many rows the first window after the copy and the window
+    /// after the fence moved. Their number decides which method a window uses
+    /// (src/split/copy/small_batch.rs).
     pub fn run(&self, split: &Split<'_>, cases: &[Case], moved: &str) -> Result<[i64; 2]> {
         let found = split.findings()?;
         if !found.is_empty() {
@@ -173,7 +173,7 @@ impl<'a> Driver<'a> {
         if wrong.is_empty() { Ok([followed, fenced]) } else { Err(Error::from(wrong.join("\n"))) }
     }
 
-    /// Changed rows that wait in the source's queues.
+    /// Returns the number of changed rows that wait in the source's queues.
     fn waiting(&self) -> Result<i64> {
         let queues = "SELECT oid::regclass::text FROM pg_class
                        WHERE relnamespace = 'shardmaster_agent'::regnamespace AND relname LIKE 'queue%' AND relkind = 'r'";
@@ -186,7 +186,7 @@ impl<'a> Driver<'a> {
         Ok(rows)
     }
 
-    /// The source tells writers of the rows that they have moved.
+    /// Checks that the source tells writers of the rows that they have moved.
     fn require_moved(&self, case: &Case, moved: &str) -> Result<()> {
         let (table, written) = (&case.table, case.written);
         let moved = moved.replace("{by}", case.shard_by);
@@ -198,10 +198,10 @@ impl<'a> Driver<'a> {
         }
     }
 
-    /// What each table holds on a side.
+    /// Returns the contents of each table on a side.
     fn held(&self, place: &ShardDatabase, cases: &[Case], condition: &str) -> Result<Vec<Vec<Vec<u8>>>> {
         let mut session = place.session(self.cluster)?;
-        // Of one encoding both are compared byte by byte.
+        // If both encodings are equal, the contents are compared byte by byte.
         let same = self.source.encoding == self.target.encoding;
         let encoding = if same { place.encoding.as_str() } else { "UTF8" };
         let of = |case: &Case| {
@@ -216,5 +216,5 @@ fn differences(cases: &[Case], what: &str, left: &[Vec<Vec<u8>>], right: &[Vec<V
     all.filter_map(|(case, (left, right))| comparison::difference(case, what, left, right)).collect()
 }
 
-/// Tables, by a condition on the tenant.
+/// Conditions on the tenant.
 pub const MOVES: &str = "{by} = 'moves'";

@@ -1,4 +1,4 @@
-//! What versions after 15 have brought.
+//! Features of the versions after 15.
 
 use super::keys::key;
 use super::values::value;
@@ -28,7 +28,7 @@ pub fn shapes() -> Vec<Case> {
     virtual_columns().into_iter().chain(constraints()).chain(partitions()).collect()
 }
 
-/// Generated columns that are stored nowhere.
+/// Virtual generated columns.
 fn virtual_columns() -> Vec<Case> {
     let table = |kind: &str| {
         format!(
@@ -95,7 +95,7 @@ fn constraints() -> Vec<Case> {
     ]
 }
 
-/// Rows without a value in a column that takes none from then on.
+/// Rows with NULL in a column that takes no NULL from then on.
 fn with_nulls() -> Vec<String> {
     let rows = TENANTS.map(|tenant| format!("('{tenant}', 2001), ('{tenant}', 2002)")).join(", ");
     vec![
@@ -141,7 +141,7 @@ pub fn refused() -> Vec<Case> {
                                FOREIGN KEY (r, PERIOD d) REFERENCES {t} (id, PERIOD d))",
             "foreign keys across keys",
         ),
-        // What nothing looks at has to be the source's own.
+        // Nothing checks these constraints on the target, so they must be the source's own.
         case("temporal_mapped", &table(temporal), "foreign keys with PERIOD").map("r", "r + 0"),
         case("temporal_alone", &table("d daterange, r int, PRIMARY KEY (tenant, id)"), "foreign keys with PERIOD")
             .on_target(&table(

@@ -1,4 +1,4 @@
-//! Tables that the check must refuse, with the name of what it finds.
+//! Tables that the check must refuse, with the name of the finding.
 
 use super::{Case, newer_versions};
 
@@ -17,7 +17,7 @@ fn of_type(number: usize, before: &str, type_name: &str) -> Case {
     Case::table(&format!("type_{number}"), &ddl).refused("types")
 }
 
-/// One name, two meanings.
+/// A type whose name has another meaning on each side.
 fn meaning(number: usize, source: &str, target: &str) -> Case {
     let table = "CREATE TABLE {t} (tenant text, id int, v {t}_v, PRIMARY KEY (tenant, id))";
     Case::table(&format!("meaning_{number}"), &format!("{source}; {table}"))
@@ -25,7 +25,7 @@ fn meaning(number: usize, source: &str, target: &str) -> Case {
         .refused("same columns")
 }
 
-/// A type of their own: nobody knows how it is read and written.
+/// A type of its own. Nobody knows how it is read and written.
 const OWN_TYPE: &str = "RESET ROLE; CREATE TYPE {t}_own;
     CREATE FUNCTION {t}_in(cstring) RETURNS {t}_own LANGUAGE internal IMMUTABLE STRICT AS 'textin';
     CREATE FUNCTION {t}_out({t}_own) RETURNS cstring LANGUAGE internal IMMUTABLE STRICT AS 'textout';
@@ -121,7 +121,7 @@ fn shapes() -> Vec<Case> {
     ]
 }
 
-/// A table for each refusal, in a keyspace whose keys are texts.
+/// Returns a table for each refusal, in a keyspace whose keys are texts.
 pub fn all() -> Vec<Case> {
     let shard_by = SHARD_BY.iter().enumerate().map(|(number, type_name)| by(number, type_name));
     let types = [
@@ -144,7 +144,7 @@ pub fn all() -> Vec<Case> {
     let types =
         types.iter().enumerate().map(|(number, (before, type_name))| of_type(number, before, type_name));
     let meanings = [
-        // Where lc_monetary is not the same.
+        // The setting lc_monetary differs between the sides.
         ("CREATE DOMAIN {t}_v AS money", "CREATE DOMAIN {t}_v AS money"),
         ("CREATE TYPE {t}_v AS (m money[])", "CREATE TYPE {t}_v AS (m money[])"),
         ("CREATE TYPE {t}_v AS (a int, b text)", "CREATE TYPE {t}_v AS (b text, a int)"),

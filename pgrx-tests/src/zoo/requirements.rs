@@ -1,5 +1,5 @@
-//! What tables of the zoo need of a server, and what a server has. The packages of other
-//! versions lack libraries; the system's server lacks nothing.
+//! What tables of the zoo require of a server, and what a server has. The packages of other versions lack
+//! libraries. The system's server lacks nothing.
 
 use super::Case;
 use crate::{Result, env};
@@ -7,12 +7,12 @@ use postgres::Client;
 use std::collections::BTreeMap;
 use std::io::Write;
 
-/// Something that a server may lack.
+/// A feature that a server may lack.
 struct Requirement {
     name: &'static str,
-    /// What shows that the server has it, and makes it.
+    /// The statements that create it, and that fail if the server lacks it.
     make: &'static str,
-    /// A definition with one of these needs it.
+    /// A definition with one of these words requires it.
     words: &'static [&'static str],
 }
 
@@ -21,7 +21,7 @@ const fn need(name: &'static str, make: &'static str, words: &'static [&'static 
 }
 
 const NEEDS: &[Requirement] = &[
-    // Collations that are not deterministic.
+    // Nondeterministic collations.
     need(
         "ICU",
         "CREATE COLLATION ci (provider = icu, locale = 'und-u-ks-level2', deterministic = false);
@@ -46,22 +46,22 @@ const NEEDS: &[Requirement] = &[
     need("btree_gin", "CREATE EXTENSION btree_gin", &["USING gin (tenant"]),
 ];
 
-/// Whether the text has the words, and not as a part of others.
+/// Whether the text contains the words, and not as a part of others.
 fn has_words(text: &str, words: &str) -> bool {
     let is_word = |c: char| c.is_alphanumeric() || c == '_';
     text.match_indices(words)
         .any(|(at, _)| !text[..at].ends_with(is_word) && !text[at + words.len()..].starts_with(is_word))
 }
 
-/// A server of the zoo.
+/// The features of a server of the zoo.
 pub struct ServerFeatures {
     major: u32,
-    /// Names of what it lacks, with what it said.
+    /// The names of features that it lacks, with its error.
     lacks: BTreeMap<&'static str, String>,
 }
 
 impl ServerFeatures {
-    /// Makes what a server has; the system's server has everything.
+    /// Creates everything that a server has. The system's server must have everything.
     pub fn furnish(session: &mut Client) -> Result<ServerFeatures> {
         let has = ServerFeatures::furnish_in_part(session)?;
         if has.lacks.is_empty() || env::may_lack() {
@@ -70,14 +70,14 @@ impl ServerFeatures {
         Err(format!("the server lacks {:?}", has.lacks).into())
     }
 
-    /// The same of a package that may lack some.
+    /// Creates what a server has. One from a package may lack something.
     pub fn furnish_in_part(session: &mut Client) -> Result<ServerFeatures> {
         let major = "SELECT current_setting('server_version_num')::int / 10000";
         let major: i32 = session.query_one(major, &[])?.get(0);
         let mut has = ServerFeatures { major: major.cast_unsigned(), lacks: BTreeMap::new() };
         for need in NEEDS {
             match session.batch_execute(need.make) {
-                // Built without it, or its files are not there.
+                // The server was built without it, or its files are missing.
                 Err(e) if e.code().is_some_and(|c| ["0A000", "58P01"].contains(&c.code())) => {
                     let said = e.as_db_error().map_or_else(|| e.to_string(), |e| e.message().to_owned());
                     has.lacks.insert(need.name, said);
@@ -88,7 +88,7 @@ impl ServerFeatures {
         Ok(has)
     }
 
-    /// Why a table cannot be on the server.
+    /// Returns why a table cannot be on the server.
     fn problem(&self, case: &Case) -> Option<String> {
         if case.since > self.major {
             return Some(format!("PostgreSQL {} has it first", case.since));
@@ -101,7 +101,7 @@ impl ServerFeatures {
         Some(format!("the server has no {}: {}", need.name, self.lacks[need.name]))
     }
 
-    /// The tables that can be on the server; each other one is named.
+    /// Returns the tables that can be on the server, and reports each other one.
     pub fn keep(&self, cases: Vec<Case>) -> Result<Vec<Case>> {
         let mut kept = Vec::new();
         for case in cases {
@@ -113,7 +113,7 @@ impl ServerFeatures {
         Ok(kept)
     }
 
-    /// Not by println!, which only tests that fail are heard with.
+    /// This does not use println!, whose output is shown only if the test fails.
     fn tell(&self, case: &Case, problem: &str) -> Result<()> {
         let one_line = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
         let mut text = one_line(&case.source);
