@@ -1,4 +1,4 @@
-//! With all rules kept nothing is lost, no two places take writes, and somebody takes them again.
+//! With all rules in force nothing is lost, no two places take writes, and some place takes them again.
 //! `SHARDMASTER_SOAK=1` adds the large forms.
 
 use shardmaster_model::forms::{

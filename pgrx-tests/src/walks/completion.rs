@@ -61,8 +61,8 @@ impl Walk {
         Err(format!("shard_guards() lists {listed:?}, expected {expected:?}").into())
     }
 
-    /// Ends all splits like an operator who wants to be done: each goes forward or back. An armed reverse
-    /// split keeps a worker, so all calls are made before the first wait.
+    /// Ends all splits like an operator who wants to be done: each goes forward or back. Splits
+    /// that follow their source keep their workers, so all calls are made before the first wait.
     fn end_splits(&mut self) -> Result<()> {
         let mut open: Vec<SplitView> = self.look()?.into_iter().filter(|split| !split.is_over()).collect();
         // A split that is being reversed ends with its reverse split, which may be reversed as well.

@@ -10,7 +10,7 @@ pub fn work(at: &mut At) -> bool {
     match at.me().pc {
         Pc::UndoLook => look(at),
         Pc::UndoLookBoth => {
-            // A session that is gone by now was ended by somebody who has taken the side over.
+            // A session that is gone by now was ended by another worker that has taken the side over.
             let has_target = at.me().target;
             let wants_target = !matches!(there.take, Take::Unused | Take::No);
             if wants_target && !has_target {
@@ -79,7 +79,7 @@ pub fn work(at: &mut At) -> bool {
     }
 }
 
-/// A decision that a shard knows stands.
+/// A decision that a shard knows is kept.
 fn look(at: &mut At) -> bool {
     let target = at.target();
     let there = at.state.places[target];

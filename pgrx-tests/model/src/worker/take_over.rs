@@ -1,11 +1,11 @@
-//! How a worker comes to its shards, and what it settles first: src/split/run/attach.rs and
+//! How a worker takes over its shards, and what it settles first: src/split/run/take_over.rs and
 //! src/split/cutover/recovery.rs.
 
 use super::At;
 use crate::rules::Rule;
 use crate::state::{CutoverStep, Give, Goal, Life, NOTHING, Pc, Phase, Route, Take, Worker};
 
-/// What is next for the plan: src/split/lifecycle/work.rs.
+/// Does the next work of the plan: src/split/lifecycle/work.rs.
 pub fn begin(at: &mut At) -> bool {
     let master = *at.master();
     if master.failed || master.finished && master.phase == Phase::Completed {
@@ -27,7 +27,7 @@ pub fn begin(at: &mut At) -> bool {
     }
 }
 
-/// `record::take`: the next generation is this worker's.
+/// `record::take`: the worker gets the next generation.
 fn takes(at: &mut At, pc: Pc) -> bool {
     at.master().generation += 1;
     let generation = at.master().generation;
@@ -36,7 +36,7 @@ fn takes(at: &mut At, pc: Pc) -> bool {
     at.goes(pc)
 }
 
-/// `tenure::take_over` of the target or the source. False: somebody's transaction has the row.
+/// `epoch::take_over` of the target or the source. False: a transaction of another session has the row.
 pub fn takes_over(at: &mut At, place: usize, is_source: bool, next: Pc) -> bool {
     if adopts_way_back(at) {
         return true;
@@ -70,8 +70,8 @@ pub fn takes_over(at: &mut At, place: usize, is_source: bool, next: Pc) -> bool 
     at.goes(next)
 }
 
-/// Reverse: the old source has been opened by a reverse split of which this master has lost all. It
-/// takes that decision over, too. False: it is not so.
+/// Reverse: the old source was opened by a reverse split that this master has lost completely. The master
+/// adopts that decision as well. False: that is not the case.
 pub fn adopts_way_back(at: &mut At) -> bool {
     let (source, leg) = (at.source(), at.me().leg);
     let is_known = leg > 0 || !at.split.has_way_back(0) || !at.keeps(Rule::WayBackLookedFor);
@@ -84,8 +84,8 @@ pub fn adopts_way_back(at: &mut At) -> bool {
     at.rests()
 }
 
-/// Reverse: the old source has forgotten the reverse split, and knows that its keys have left. The
-/// side is installed again, with nothing copied.
+/// Reverse: the old source has lost the reverse split, and knows that its keys have left. The side is
+/// installed again, with nothing copied.
 fn install_way_back(at: &mut At, place: usize) {
     let is_way_back = at.me().leg > 0 && at.keeps(Rule::WayBackInstalledAgain);
     let here = &mut at.state.places[place];
@@ -94,8 +94,7 @@ fn install_way_back(at: &mut At, place: usize) {
     }
 }
 
-/// `Worker::install_again`: the source's redirect knows of a decision and a finish that this
-/// master has lost.
+/// `Worker::install_again`: the source's redirect knows a decision and a finish that this master has lost.
 pub fn is_not_installed(at: &mut At) -> bool {
     let source = at.source();
     if !at.state.places[source].redirect {
@@ -114,8 +113,8 @@ fn has_session(at: &mut At, is_source: bool) {
     if is_source { at.me().source = true } else { at.me().target = true }
 }
 
-/// `tenure::end_previous`. False: without that rule, the transaction of another worker, which
-/// has its generation's row, has to end first.
+/// `epoch::end_previous`. False: without that rule, another worker's transaction, which has the row of its
+/// generation, must end first.
 pub fn end_previous(at: &mut At, place: usize) -> bool {
     let ends = at.keeps(Rule::SessionsEnded);
     let locks = at.keeps(Rule::GenerationOnShards);
@@ -196,7 +195,7 @@ fn settle(at: &mut At) -> bool {
     at.goes(Pc::Ready)
 }
 
-/// `source::reopen`: in one commit with the note of a decision.
+/// `source::reopen`: in one commit with the removal of the note of a decision.
 pub fn opens_source(at: &mut At) -> bool {
     if !at.may_on_source() {
         return false;
@@ -239,7 +238,7 @@ pub fn decide(at: &mut At) {
     master.step = CutoverStep::Decided;
     master.route = Route::To(master.target() as u8);
     if master.goal == Goal::RollBack {
-        // What has been decided is completed, whatever was asked for.
+        // A decision is completed, whatever was requested.
         master.goal = Goal::Cutover;
     }
 }
@@ -249,7 +248,7 @@ pub fn revert(at: &mut At) -> bool {
     let source = at.source();
     let is_there = at.state.places[source].give != Give::No;
     match at.me().pc {
-        // Restored to a time before the split, or done with it: there is no fence.
+        // The source was restored to a time before the split, or is done with it, so there is no fence.
         Pc::RevertTake if !is_there => at.goes(Pc::RevertRoutes),
         Pc::RevertTake => takes_over(at, source, true, Pc::RevertOpen),
         Pc::RevertOpen => {
@@ -278,7 +277,7 @@ fn begin_again_attached(at: &mut At) -> bool {
     takes(at, Pc::TakeTarget)
 }
 
-/// The plan is taken once more, with both sides.
+/// Takes the plan once more, with both sides.
 pub fn attach(at: &mut At) -> bool {
     begin_again_attached(at)
 }
