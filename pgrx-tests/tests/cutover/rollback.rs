@@ -1,6 +1,5 @@
-//! Rollback from every phase before `completed`, and from within every step of a
-//! cutover before its decision, of one plan again and again; then to its end. A client
-//! writes all the time.
+//! Rollbacks from every phase before `completed`, and from every step of a cutover before its decision,
+//! repeatedly with one plan. Then the split runs to its end. A client writes all the time.
 
 use shardmaster_tests::ack_log::{AckLog, Rows};
 use shardmaster_tests::cluster::{Cluster, DATABASE};
@@ -13,12 +12,12 @@ use std::time::Duration;
 
 const LIMIT: Duration = Duration::from_secs(180);
 
-/// Where a split is when its operator thinks better of it.
+/// The place at which the operator rolls a split back.
 #[derive(Clone, Copy, Debug)]
 enum StartingPoint {
-    /// A phase in which it rests.
+    /// A phase in which it stays.
     Phase(&'static str),
-    /// A named point at which its worker is held, and released after the call.
+    /// A point at which its worker is held. It is released after the call.
     Point(&'static str),
 }
 
@@ -35,7 +34,7 @@ impl Fixture {
         Fixture { cluster }
     }
 
-    /// One split, which is rolled back from one place after the other, then goes to its end.
+    /// Rolls one split back from one place after the other, and then runs it to its end.
     fn run(&self, places: &[StartingPoint]) -> Result<()> {
         let mut master = self.cluster.superuser()?;
         master.execute("SELECT shard_assign($1, 'shard_a')", &[&TENANT])?;
@@ -107,7 +106,7 @@ impl Fixture {
         }
     }
 
-    /// As if the split had never begun.
+    /// Checks that everything is as if the split had never begun.
     fn check_undone(&self, split: &Split<'_>, version: i64) -> Result<()> {
         let mut master = self.cluster.superuser()?;
         let row = master.query_one(
@@ -134,7 +133,7 @@ impl Fixture {
         Ok(rows.iter().map(|row| (row.get(0), row.get(1))).collect())
     }
 
-    /// Those that there were before, and no others.
+    /// Checks that the objects are those from before, and no others.
     fn require_objects(&self, before: &[Vec<String>], when: &str) -> Result<()> {
         for (before, now) in before.iter().zip(&self.all_objects()?) {
             let more: Vec<_> = now.iter().filter(|one| !before.contains(one)).collect();
@@ -151,7 +150,7 @@ impl Fixture {
     }
 }
 
-/// Every third place, and in long runs all of them.
+/// Returns every third place, or all of them in long runs.
 fn some_of(places: Vec<StartingPoint>) -> Vec<StartingPoint> {
     let (first, step) = if is_long_run() { (0, 1) } else { (2, 3) };
     places.into_iter().skip(first).step_by(step).collect()
@@ -198,7 +197,7 @@ fn while_it_is_installed() {
     roll_back_from(&points.map(StartingPoint::Point));
 }
 
-/// The operator's word counts up to the transaction that decides.
+/// The operator's call counts up to the transaction that decides.
 #[test]
 fn from_within_a_cutover() {
     let points = [
@@ -212,7 +211,7 @@ fn from_within_a_cutover() {
     roll_back_from(&some_of(points.map(StartingPoint::Point).into()));
 }
 
-/// After the decision there is nothing to roll back to.
+/// After the decision a rollback is not possible.
 #[test]
 fn not_after_the_decision() {
     let fixture = Fixture::new();
@@ -241,8 +240,8 @@ fn not_after_the_decision() {
     .unwrap();
 }
 
-/// A worker that lives on, of a master that was failed over from, opens no target whose rows are
-/// about to go: from the moment on that the target was found to be closed.
+/// A worker of a master that was failed over from lives on. After a rollback has found the target closed,
+/// this worker must not open it, because its rows are about to be deleted.
 #[test]
 fn nobody_opens_a_target_that_a_rollback_has_asked() {
     let cluster = fixture::cluster(&[]);
