@@ -1,12 +1,12 @@
-//! Leaders of source, target and master are killed every few seconds while splits run forward and
-//! back. Nothing that was acknowledged to a client is lost, doubled or misplaced, and nobody waits
-//! longer than a failover and the deadlines.
+//! Leaders of source, target and master are killed every few seconds while splits run forward and back. No
+//! acknowledged write is lost, doubled or misplaced, and no client waits longer than a failover and the
+//! deadlines.
 //!
-//! `make ha` runs it: it needs Debian's packages `patroni` and `etcd-server`. SHARDMASTER_HA_SECONDS
-//! says for how long leaders are killed, SHARDMASTER_SEED by what numbers. To see that it notices:
-//! SHARDMASTER_HA_PARAMETERS="shardmaster.capture: 'off'", or SHARDMASTER_HA_PROTECTION=none, where a
-//! failover forgets commits; with `synchronous` a Patroni that is started again beside its running
-//! server forgets some, too (see `Protection`). SHARDMASTER_HA_LOGS names a directory that logs go to.
+//! `make ha` runs it, and needs Debian's packages `patroni` and `etcd-server`. SHARDMASTER_HA_SECONDS is the
+//! time in which leaders are killed, and SHARDMASTER_SEED the seed. To check that the test notices
+//! violations, set SHARDMASTER_HA_PARAMETERS="shardmaster.capture: 'off'", or SHARDMASTER_HA_PROTECTION=none,
+//! with which a failover loses commits. With `synchronous` a Patroni that is restarted beside its running
+//! server loses some as well (see `Protection`). SHARDMASTER_HA_LOGS names a directory for logs.
 
 use shardmaster_tests::patroni::{Heartbeat, Kills, Operator, Protection, Site, Span, Summary};
 use shardmaster_tests::random;
@@ -30,7 +30,7 @@ fn protection() -> Protection {
     }
 }
 
-/// More lines of YAML for the master's parameters, to see that what breaks a promise is found.
+/// Returns more lines of YAML for the master's parameters, to check that a broken promise is noticed.
 fn parameters() -> Vec<String> {
     let given = std::env::var("SHARDMASTER_HA_PARAMETERS").unwrap_or_default();
     given.split(';').filter(|line| !line.is_empty()).map(str::to_owned).collect()
