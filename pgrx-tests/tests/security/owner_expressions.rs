@@ -1,6 +1,5 @@
-//! What an owner gives another meaning to, where a session of the mover reads a text anew:
-//! rows as a whole, a column that is generated, operators by their names. And what a server
-//! calls without that it stands in any text.
+//! Names to which an owner gives another meaning when a session of the mover parses a text: whole rows,
+//! generated columns, operators. And functions that a server calls although no text names them.
 
 use shardmaster_tests::attacker::{by_attacker, is_mover, own_the_table, session};
 use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE};
@@ -9,18 +8,18 @@ use shardmaster_tests::fixture::{
 };
 use shardmaster_tests::split::Split;
 
-/// The check refuses what is there now, and nobody has had the mover's rights.
+/// Checks that the check refuses the present objects, and that nobody has got the mover's rights.
 fn refuses(cluster: &Cluster, split: &Split<'_>, says: &str) {
     let refused = split.findings().unwrap();
     if refused.is_empty() {
-        // What it would have come to.
+        // This shows what would have happened.
         to_pending(split);
     }
     assert!(!is_mover(cluster), "{says}");
     assert!(refused.iter().any(|text| text.contains(says)), "{says}: {refused:?}");
 }
 
-/// The next step stops at what has come, and goes on without it.
+/// Checks that the next step stops at a new object, and continues without it.
 fn stops_at(cluster: &Cluster, split: &Split<'_>, says: &str, undo: impl FnOnce()) {
     let error = split.wait("completed", LIMIT).unwrap_err().to_string();
     assert!(!is_mover(cluster), "{says}");
@@ -60,7 +59,7 @@ fn a_cast_of_a_whole_row_runs_for_nobody() {
         refuses(&cluster, &split, &format!("public.shown(public.{row})"));
         owner.batch_execute("DROP FUNCTION shown CASCADE").unwrap();
     }
-    // Somebody's cast to a type of his own is in no text, and holds nobody up.
+    // Somebody's cast to his own type is in no text, and blocks nobody.
     source(&cluster)
         .batch_execute(
             "CREATE ROLE stranger; CREATE SCHEMA strange AUTHORIZATION stranger; SET ROLE stranger;
@@ -83,8 +82,8 @@ fn a_cast_of_a_whole_row_runs_for_nobody() {
     }
 }
 
-/// COPY computes a generated shard-by column from its text. What fits a name in it better
-/// than what the column was made of is not called.
+/// COPY computes a generated shard-by column from its text. A function that matches a name in it better than
+/// the original one is not called.
 #[test]
 fn a_generated_key_is_computed_by_nothing_that_came_later() {
     let cluster = cluster(&[]);
@@ -120,7 +119,7 @@ fn a_generated_key_is_computed_by_nothing_that_came_later() {
         &split,
         "public.made: column tenant: schema lib, where role mallory can create objects",
     );
-    // The source has the column's value, and reads no text.
+    // The source has the column's value, and parses no text.
     source(&cluster).batch_execute("GRANT CREATE ON SCHEMA lib TO mallory").unwrap();
     superuser.batch_execute("REVOKE CREATE ON SCHEMA lib FROM mallory").unwrap();
     assert_eq!(split.findings().unwrap(), Vec::<String>::new());
@@ -136,8 +135,8 @@ fn a_generated_key_is_computed_by_nothing_that_came_later() {
     });
 }
 
-/// Keys are compared by the operator of their index and of no other type, whatever fits the
-/// column's own type better.
+/// Keys are compared by the operator of their index and no other, even if another one matches the column's
+/// type better.
 #[test]
 fn keys_are_compared_by_the_operator_of_their_index() {
     let cluster = cluster(&[]);
@@ -184,7 +183,7 @@ fn keys_are_compared_by_the_operator_of_their_index() {
     assert!(!is_mover(&cluster), "in finish");
 }
 
-/// What a server calls in the place of what is named, or beside it.
+/// Code that a server calls instead of a named object, or in addition to it.
 struct IndirectCode {
     what: &'static str,
     by_superuser: &'static str,

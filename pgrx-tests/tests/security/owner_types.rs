@@ -1,5 +1,5 @@
-//! Code of an owner that no table's own catalog rows name: what lets a row be in a partition, and types that a table had when
-//! a session made its temporary tables by it.
+//! Code of an owner that no catalog row of the table itself names: partition keys of parents, and types that
+//! a table had when a session made its temporary tables.
 
 use shardmaster_tests::attacker::{is_mover, own_the_table, session};
 use shardmaster_tests::cluster::{Cluster, DATABASE};
@@ -15,7 +15,7 @@ const ABOVE: &str = "CREATE TABLE above (LIKE items) PARTITION BY LIST (steady(v
 const NOT_ABOVE: &str =
     "ALTER TABLE top DETACH PARTITION above; ALTER TABLE above DETACH PARTITION items; DROP TABLE top, above";
 
-/// A row that is written to a partition has to be one that the tables above let be there, by their keys.
+/// A row that is written to a partition must satisfy the partition keys of the tables above it.
 #[test]
 fn the_keys_of_tables_above_are_looked_through() {
     let cluster = cluster(&[]);
@@ -48,12 +48,12 @@ fn the_keys_of_tables_above_are_looked_through() {
 const TABLE: &str = "CREATE DOMAIN number AS int; CREATE DOMAIN word AS text;
     CREATE TABLE items (tenant text, id number, val word, code int, PRIMARY KEY (tenant, id))";
 
-/// Completed, and a finish that has deleted some of its batches; its next one waits for a row.
+/// Runs a split into its finish, which has deleted some batches, and whose next batch waits for a row.
 fn within_a_finish(then: impl FnOnce(&Cluster, &Split<'_>)) {
     let cluster = cluster_of(&["shardmaster.copy_streams = 1"], TABLE);
     own_the_table(&cluster);
     by_superusers(&cluster, "ALTER DOMAIN number OWNER TO mallory; ALTER DOMAIN word OWNER TO mallory");
-    // Seven in a block.
+    // Seven rows fill a block.
     let fill = "INSERT INTO items SELECT 'moves', i, repeat('x', 1050), i FROM generate_series(1001, 31000) i; ANALYZE items";
     source(&cluster).batch_execute(fill).unwrap();
     let split = plan(&cluster);
@@ -74,7 +74,7 @@ fn within_a_finish(then: impl FnOnce(&Cluster, &Split<'_>)) {
     assert!(left > 0 && left < 30_000, "{left}");
 }
 
-/// Another table in the place of one whose key was of a domain.
+/// Another table replaces one whose key was of a domain.
 #[test]
 #[ignore = "make test-all: a key's domain; make test has a_domain_that_a_column_was_of_runs_nothing_behind_a_batch_of_finish"]
 fn a_domain_that_a_key_was_of_runs_nothing_behind_a_batch_of_finish() {
@@ -85,7 +85,7 @@ fn a_domain_that_a_key_was_of_runs_nothing_behind_a_batch_of_finish() {
     });
 }
 
-/// A column that is of another type now, some of whose rows are compared by their values.
+/// A column has another type now, and some of its rows are compared by their values.
 #[test]
 fn a_domain_that_a_column_was_of_runs_nothing_behind_a_batch_of_finish() {
     within_a_finish(|cluster, _| {
@@ -96,7 +96,7 @@ fn a_domain_that_a_column_was_of_runs_nothing_behind_a_batch_of_finish() {
     });
 }
 
-/// The same before the cutover, between two steps of a comparison: its tables are made anew.
+/// This happens before the cutover, between two steps of a comparison. Its temporary tables are made again.
 #[ignore = "make test-all: a comparison; make test has a_domain_that_a_column_was_of_runs_nothing_behind_a_batch_of_finish"]
 #[test]
 fn a_comparison_goes_on_by_the_types_of_now() {
@@ -116,7 +116,7 @@ fn a_comparison_goes_on_by_the_types_of_now() {
     cluster.hold("step_begin").unwrap();
     split.wait_held("step_begin", LIMIT).unwrap();
     assert!(compared(&split) < 30_000);
-    // The same words of another type, and rows that differ.
+    // The same words have another type, and some rows differ.
     let swap = "BEGIN; ALTER DOMAIN word RENAME TO kept; CREATE DOMAIN word AS text; ALTER TABLE items ALTER val TYPE word; COMMIT";
     session(&cluster, "shard_b").batch_execute(swap).unwrap();
     let differ = "UPDATE items SET val = val || 'y' WHERE id > 5000";
@@ -133,7 +133,7 @@ fn a_comparison_goes_on_by_the_types_of_now() {
     assert!(!is_mover(&cluster));
 }
 
-/// What hides in an expression of the table `items`.
+/// Code that hides in an expression of the table `items`.
 struct HiddenCode {
     what: &'static str,
     set: &'static str,
@@ -179,7 +179,7 @@ const HIDDEN: [HiddenCode; 4] = [
     },
 ];
 
-/// Since PostgreSQL 17.
+/// This exists since PostgreSQL 17.
 const HIDDEN_IN_JSON: HiddenCode = HiddenCode {
     what: "a type that a query over JSON returns",
     set: "CREATE DOMAIN dom AS int CHECK (evil(value::text))",
@@ -189,7 +189,7 @@ const HIDDEN_IN_JSON: HiddenCode = HiddenCode {
     says: "function public.evil(text)",
 };
 
-/// What is in no list of what an expression depends on is found in the expression itself.
+/// Objects that are in no dependency list of an expression are found in the expression itself.
 #[test]
 fn what_hides_in_an_expression_is_found() {
     let cluster = cluster(&[]);
