@@ -1,4 +1,4 @@
-//! Databases of each encoding: what arrives as it was, and what is refused.
+//! Databases of each encoding: which texts arrive unchanged, and which are refused.
 
 use shardmaster_tests::cluster::Cluster;
 use shardmaster_tests::env::is_long_run;
@@ -6,7 +6,7 @@ use shardmaster_tests::split::Split;
 use shardmaster_tests::zoo::Case;
 use shardmaster_tests::zoo::driver::{self, Driver, ShardDatabase};
 
-/// Rows with every character of an encoding that has more than one byte, or a high one.
+/// Returns a table whose rows have every character of an encoding that has more than one byte or a high one.
 fn letters(table: &str, encoding: &str, target: &str) -> Case {
     let mut case = Case::table(
         table,
@@ -18,7 +18,7 @@ fn letters(table: &str, encoding: &str, target: &str) -> Case {
         }
         _ => "SELECT set_byte('\\xa0', 0, i) FROM generate_series(160, 255) i",
     };
-    // Those that the target's encoding has.
+    // Only characters that the target's encoding has are inserted.
     case.fill = vec![format!(
         "CREATE FUNCTION {{t}}_of(b bytea) RETURNS text LANGUAGE plpgsql AS $f$ BEGIN
              RETURN CASE WHEN convert(b, '{encoding}', '{target}') IS NOT NULL AND convert_from(b, '{encoding}') IS NOT NULL THEN encode(b, 'escape') END; EXCEPTION WHEN others THEN RETURN NULL; END $f$;
@@ -64,7 +64,7 @@ fn encodings() {
         ("ascii_utf", &ascii[0], &utf[1], false),
         ("utf_ascii", &utf[0], &ascii[1], false),
     ];
-    // One of each kind: within an encoding, to and from UTF-8, refused, and none at all.
+    // One pair of each kind: within an encoding, to and from UTF-8, refused, and without any encoding.
     let chosen = ["latin", "latin_utf", "utf_korean", "utf_jis", "ascii", "ascii_utf", "utf_ascii"];
     for (name, source, target, moves) in pairs {
         if !is_long_run() && !chosen.contains(&name) {
@@ -82,7 +82,7 @@ fn encodings() {
         };
         let mut case = letters(&format!("{name}_letters"), &source.encoding, &target.encoding);
         if source.encoding == "SQL_ASCII" {
-            // Bytes that are no text in any encoding.
+            // These bytes are not text in any encoding.
             case.fill = vec![
                 "INSERT INTO {t} SELECT tenant, i, E'\\xff\\xc3' || i, E'\\xe9', E'k\\xe9' || i FROM unnest('{moves,stays}'::text[]) tenant, generate_series(1, 30) i".into(),
             ];
@@ -105,8 +105,8 @@ fn encodings() {
     an_encoding_that_is_none_of_utf(&cluster);
 }
 
-/// A server converts between this one and UTF-8 in neither direction: nobody can say there
-/// what the mover's sessions say.
+/// The server converts between this encoding and UTF-8 in neither direction, so it cannot read the statements
+/// of the mover's sessions.
 fn an_encoding_that_is_none_of_utf(cluster: &Cluster) {
     let mut admin = cluster.servers[1].superuser("postgres").unwrap();
     admin
@@ -132,7 +132,7 @@ fn an_encoding_that_is_none_of_utf(cluster: &Cluster) {
     assert!(found.iter().any(refused), "{found:#?}");
 }
 
-/// Where the order or the hash of texts is not that of UTF-8.
+/// The order or the hash of texts in these encodings is not that of UTF-8.
 fn texts_of_other_encodings(cluster: &Cluster, japanese: &[ShardDatabase; 2], ascii: &[ShardDatabase; 2]) {
     let mut master = cluster.superuser().unwrap();
     let wrong = [
