@@ -100,8 +100,7 @@ impl Cluster {
         Cluster { master, servers: Vec::new(), shards: Vec::new(), kept: Mutex::default() }
     }
 
-    /// Replaces the master by another one, which knows the shards and the names of their tables, and nothing
-    /// else.
+    /// Replaces the master by another one, which knows the shards and the names of their tables, and nothing else.
     pub fn replace_master(&mut self, config: &[&str]) -> Result<()> {
         self.master = start_master(config)?;
         self.kept = Mutex::default();
@@ -165,8 +164,7 @@ impl Cluster {
         self.master.superuser(DATABASE)
     }
 
-    /// Returns a kept superuser's session, for code that polls: opening a session is most of the cost of a
-    /// query.
+    /// Returns a kept superuser's session, for code that polls: opening a session is most of the cost of a query.
     pub fn kept(&self) -> Result<Kept<'_>> {
         let kept = self.kept.lock().map_err(|_| "a look has panicked")?.take();
         // Its server may have crashed since.
@@ -280,8 +278,7 @@ pub fn create_database(server: &Server) -> Result<()> {
     preparations(version / 10_000).iter().try_for_each(|statement| Ok(client.batch_execute(statement)?))
 }
 
-/// Returns the statements that create the database, and the roles with the rights that the documentation
-/// names.
+/// Returns the statements that create the database, and the roles with the rights that the documentation names.
 pub fn preparations(major: i32) -> Vec<String> {
     let replica_role = match major {
         ..15 => format!("ALTER ROLE {MOVER} SUPERUSER"),

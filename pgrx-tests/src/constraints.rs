@@ -52,12 +52,10 @@ pub fn trust_owner(cluster: &Cluster) {
     cluster.superuser().unwrap().execute(trust, &[&OWNER]).unwrap();
 }
 
-/// A server with the statements that make the difference, the statements that undo it, and the expected
-/// finding.
+/// A server with the statements that make the difference, the statements that undo it, and the expected finding.
 pub type Case = (&'static [(usize, &'static str)], &'static [(usize, &'static str)], &'static str);
 
-/// Each case must be found while its difference exists. Afterwards nothing is found, and nothing is
-/// installed.
+/// Each case must be found while its difference exists. Afterwards nothing is found, and nothing is installed.
 pub fn refuse(cases: &[Case]) {
     let cluster = cluster();
     trust_owner(&cluster);

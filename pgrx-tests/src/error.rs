@@ -1,5 +1,4 @@
-//! One error type for all test code: a text that a person can act on, and the server's SQLSTATE if there is
-//! one.
+//! One error type for all test code: a text that a person can act on, and the server's SQLSTATE if there is one.
 
 use std::fmt;
 

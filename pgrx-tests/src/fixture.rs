@@ -24,8 +24,7 @@ pub fn load(sharding: Sharding) -> Options {
     }
 }
 
-/// Runs a load while each of the plans is carried out. Each plan's query runs after the earlier splits have
-/// finished.
+/// Runs a load while each of the plans is carried out. Each plan's query runs after the earlier splits have finished.
 pub fn splits_under_load(cluster: &Cluster, sharding: Sharding, plans: &[&str]) {
     const LIMIT: Duration = Duration::from_secs(300);
     let mut workload = Workload::prepare(cluster, load(sharding)).unwrap();

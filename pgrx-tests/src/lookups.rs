@@ -6,8 +6,7 @@ use crate::wait;
 use postgres::Client;
 use std::collections::BTreeSet;
 
-/// Makes two servers with the table `users`. The tenants `a` and `b` are on the first server, `c` is on the
-/// second.
+/// Makes two servers with the table `users`. The tenants `a` and `b` are on the first server, `c` is on the second.
 pub fn stage(config: &[&str]) -> Cluster {
     let mut lines = vec!["fsync = off", "max_prepared_transactions = 5", "shardmaster.tail_interval = 20"];
     lines.extend_from_slice(config);

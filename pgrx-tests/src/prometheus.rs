@@ -1,5 +1,4 @@
-//! A real Prometheus that reads the master through two real exporters, with the project's own
-//! queries and alerts.
+//! A real Prometheus that reads the master through two real exporters, with the project's own queries and alerts.
 
 use crate::process::{Directory, Process};
 use crate::server::Server;

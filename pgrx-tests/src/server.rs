@@ -83,8 +83,7 @@ impl Server {
         Server::start_with(env::bindir_built(major)?, name, config)
     }
 
-    /// Several servers, managed elsewhere, that clients use as one. Clients use whichever of them takes
-    /// writes.
+    /// Several servers, managed elsewhere, that clients use as one. Clients use whichever of them takes writes.
     pub fn managed(name: &str, dir: PathBuf, others: Vec<(PathBuf, u16)>) -> Result<Server> {
         Ok(Server {
             name: name.into(),
@@ -277,8 +276,7 @@ impl Server {
         result
     }
 
-    /// After SIGKILL of the postmaster, a new one refuses to start while an old backend holds the shared
-    /// memory.
+    /// After SIGKILL of the postmaster, a new one refuses to start while an old backend holds the shared memory.
     fn wait_orphans(&self) -> Result<()> {
         let data = self.data();
         wait::until("backends of the killed postmaster to leave", STOP_LIMIT, || {
@@ -309,8 +307,7 @@ impl Server {
         self.run()
     }
 
-    /// Stops all its processes in the middle of whatever they do. The server hangs, and its sockets stay
-    /// open.
+    /// Stops all its processes in the middle of whatever they do. The server hangs, and its sockets stay open.
     pub fn hang(&self) -> Result<()> {
         self.signal_all(libc::SIGSTOP)
     }

@@ -1,5 +1,4 @@
-//! Servers for statements that run on all shards or on none. Such statements can be held at their injection
-//! points.
+//! Servers for statements that run on all shards or on none. Such statements can be held at their injection points.
 
 use crate::cluster::{Cluster, DATABASE};
 use crate::fixture::{LIMIT, by_superusers, state_of};

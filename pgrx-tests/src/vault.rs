@@ -26,8 +26,7 @@ pub fn key(letter: char) -> String {
 }
 
 impl Vault {
-    /// Makes the cluster, with a file for the master key. shard_b accepts the mover by TLS and a rule of
-    /// pg_hba.conf.
+    /// Makes the cluster, with a file for the master key. shard_b accepts the mover by TLS and a rule of pg_hba.conf.
     pub fn new(rule: &str, config: &[&str]) -> Result<Vault> {
         let directory = Directory::new("vault")?;
         let path = format!("shardmaster.master_key_file = '{}'", directory.join("master key").display());

@@ -132,8 +132,7 @@ fn carry_out(cluster: &Cluster, from: usize, to: usize) -> Result<SplitTimes> {
     Ok(SplitTimes { fence, all, end: began.elapsed().as_secs_f64() })
 }
 
-/// Splits tables there and back over lines with a delay, each split beside one of a single table without a
-/// delay.
+/// Splits tables there and back over lines with a delay, each split beside one of a single table without a delay.
 fn beside_one(size: Size, shape: Shape, delay: Duration, most: f64) -> Result<Vec<Measure>> {
     let (one, many) = (prepared(ONE.tables)?, prepared(shape.tables)?);
     let round_trip = 2 * delay.as_millis();

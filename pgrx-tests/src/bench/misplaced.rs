@@ -1,5 +1,4 @@
-//! How long it takes to move rows from the wrong shard to the right one, and how the time grows with their
-//! number.
+//! How long it takes to move rows from the wrong shard to the right one, and how the time grows with their number.
 
 use super::Size;
 use super::stats::{Goal, Measure};

@@ -50,8 +50,7 @@ fn copies(cluster: &Cluster, query: &str) -> Result<()> {
     Ok(())
 }
 
-/// A statement must take as long on each of four shards as on one. The second measure reads many rows of two
-/// shards.
+/// A statement must take as long on each of four shards as on one. The second measure reads many rows of two shards.
 pub fn queries(size: Size) -> Result<Vec<Measure>> {
     let four = cluster(4, 10)?;
     let mut master = four.superuser()?;

@@ -1,5 +1,4 @@
-//! Splits of small tenants, which show what a split costs apart from its rows, and splits without any
-//! changes.
+//! Splits of small tenants, which show what a split costs apart from its rows, and splits without any changes.
 
 use super::Size;
 use super::rig::LIMIT;

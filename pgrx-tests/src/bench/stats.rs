@@ -9,8 +9,7 @@ pub fn quartiles(values: &[f64]) -> [f64; 3] {
     [0.25, 0.5, 0.75].map(|part| at(&sorted, part))
 }
 
-/// Returns the value at a fraction of a sorted list, interpolated between two values if it falls between
-/// them.
+/// Returns the value at a fraction of a sorted list, interpolated between two values if it falls between them.
 pub fn at(sorted: &[f64], part: f64) -> f64 {
     let Some(last) = sorted.len().checked_sub(1) else { return f64::NAN };
     let place = part * last as f64;

@@ -1,5 +1,4 @@
-//! Backups of a running server, and their restore: the disk as it was, or a dump in a new server at the same
-//! address.
+//! Backups of a running server, and their restore: the disk as it was, or a dump in a new server at the same address.
 
 use crate::cluster::{self, DATABASE, MOVER};
 use crate::server::{Server, Stop};

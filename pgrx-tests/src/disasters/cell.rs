@@ -93,8 +93,7 @@ pub fn run_for(
 fn require_expected(disaster: Disaster, injection: &Injection, helped: &[(Help, String)]) -> Result<()> {
     // While it is being restored, a server may be reachable without its database.
     let is_restoring = |help: &Help| matches!(disaster, Disaster::Dump(_)) && *help == Help::Resume;
-    // To reach that point, the source has lost its fence. It accepted clients' writes until it was fenced
-    // again.
+    // To reach that point, the source has lost its fence. It accepted clients' writes until it was fenced again.
     let had_no_fence = |help: &Help| injection.name == "recovery_fenced" && *help == Help::BringOver;
     let is_its_own = |help: &Help| is_restoring(help) || had_no_fence(help);
     let needed: Vec<Help> = helped.iter().map(|(help, _)| *help).filter(|help| !is_its_own(help)).collect();

@@ -88,8 +88,7 @@ pub const INJECTIONS: &[Injection] = &[
     at("rollback_objects", SplitStage::RollingBack),
 ];
 
-/// More points at which links alone are struck. `faults/injection_points.rs` covers servers that end at these
-/// points.
+/// More points at which links alone are struck. `faults/injection_points.rs` covers servers that end at these points.
 pub const OF_LINKS: &[Injection] = &[
     at("install_begin", SplitStage::Planned),
     at("install_ledger", SplitStage::Planned),

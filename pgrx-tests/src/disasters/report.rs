@@ -79,8 +79,7 @@ impl Report<'_> {
         .collect()
     }
 
-    /// Whether the full disk is the reason: the cutover has decided, and the client uses the full shard
-    /// itself.
+    /// Whether the full disk is the reason: the cutover has decided, and the client uses the full shard itself.
     fn is_of_full_disk(&self, gap: &Wait) -> bool {
         matches!(self.disaster, Disaster::Full(_)) && gap.what.contains("(53100)")
     }

@@ -8,8 +8,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 /// All versions of each key, the oldest first, each by the element that it added.
 type Versions = BTreeMap<Key, Vec<Element>>;
 
-/// Returns what no order of the transactions explains at their isolation level. `last` is the state at the
-/// end.
+/// Returns what no order of the transactions explains at their isolation level. `last` is the state at the end.
 pub fn anomalies(level: Level, history: &[Transaction], last: &Last) -> Vec<String> {
     let mut found = Vec::new();
     let writers = writers(history);
@@ -42,8 +41,7 @@ fn writers(history: &[Transaction]) -> HashMap<Element, usize> {
         .collect()
 }
 
-/// Returns the versions of each key. A list contains its own; a register's are followed backwards from the
-/// last one.
+/// Returns the versions of each key. A list contains its own; a register's are followed backwards from the last one.
 fn versions(history: &[Transaction], last: &Last, found: &mut Vec<String>) -> Versions {
     let before: HashMap<Element, Element> = history
         .iter()

@@ -39,8 +39,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// Runs one transaction and returns it with its outcome. Errors that may be refused temporarily are no
-    /// failure.
+    /// Runs one transaction and returns it with its outcome. Errors that may be refused temporarily are no failure.
     pub fn transaction(&mut self) -> Result<Transaction> {
         let began = Instant::now();
         let plan = self.plan();
@@ -79,8 +78,7 @@ impl Client {
     }
 
     fn execute(&mut self, plan: &[Plan], ops: &mut Vec<Op>) -> Result<()> {
-        // A shard refuses writes that it must not take. For tenants that are only read, the route is
-        // requested anew.
+        // A shard refuses writes that it must not take. For tenants that are only read, the route is requested anew.
         for tenant in plan.iter().map(Plan::tenant) {
             if !plan.iter().any(|one| one.tenant() == tenant && one.writes()) {
                 self.router.refresh(tenant)?;

@@ -91,8 +91,7 @@ impl Matrix {
         Ok(points.into_iter().map(injection(false)).chain(again).collect())
     }
 
-    /// Runs one cell: a split of its own tenant, with a fault at each of these points. No point may be given
-    /// twice.
+    /// Runs one cell: a split of its own tenant, with a fault at each of these points. No point may be given twice.
     pub fn cell(&mut self, at: &[Injection], fault: Fault) -> Result<()> {
         let mut cell = Cell::prepare(self, at, fault)?;
         let outcome = cell.run();

@@ -238,8 +238,7 @@ impl Kills<'_> {
             wait::until("a worker to be held", POINT_LIMIT, || {
                 Ok(master.query_one(held, &[&point])?.get::<_, bool>(0).then_some(()))
             })?;
-            // The worker waits until its server reads the file again. A new leader must not find this
-            // setting.
+            // The worker waits until its server reads the file again. A new leader must not find this setting.
             Ok(master.batch_execute(FORGET)?)
         };
         let is_held = hold().is_ok();

@@ -7,8 +7,7 @@ use crate::{Result, wait};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// The time for two initdb and a pg_basebackup on a busy machine, or for a rewind that fails and a copy after
-/// it.
+/// The time for two initdb and a pg_basebackup on a busy machine, or for a rewind that fails and a copy after it.
 pub const READY_LIMIT: Duration = Duration::from_secs(120);
 
 /// The servers to which an acknowledged commit has been written.

@@ -1,5 +1,4 @@
-//! Sessions that reserve, confirm, cancel, renew, free and die at the same time, and the answers that they
-//! got.
+//! Sessions that reserve, confirm, cancel, renew, free and die at the same time, and the answers that they got.
 
 use crate::cluster::{Cluster, DATABASE};
 use crate::random::Random;

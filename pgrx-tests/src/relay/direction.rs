@@ -94,8 +94,7 @@ impl Direction {
         }
     }
 
-    /// Returns when the whole piece is on the line, which carries one piece after the other. No more is read
-    /// before.
+    /// Returns when the whole piece is on the line, which carries one piece after the other. No more is read before.
     fn send(&self, length: usize, faults: &Faults) -> Instant {
         let now = Instant::now();
         let Some(rate) = faults.rate else { return now };

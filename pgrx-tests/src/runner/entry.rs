@@ -53,8 +53,7 @@ impl Times {
         Times(times.collect())
     }
 
-    /// Sorts the longest first, so that none of them is left alone at the end. Tests without a time are new
-    /// or short.
+    /// Sorts the longest first, so that none of them is left alone at the end. Tests without a time are new or short.
     pub fn order(&self, entries: &mut [Entry]) {
         let time = |entry: &Entry| self.0.get(&entry.name).copied().unwrap_or_default();
         entries.sort_by_key(|entry| std::cmp::Reverse(time(entry)));

@@ -8,7 +8,6 @@ use shardmaster_tests::split::Split;
 use std::time::{Duration, Instant};
 
 /// A table with a key, and statements that fill it. `%` stands for the table.
-/// no text.
 struct Shape {
     table: &'static str,
     made_by: &'static str,

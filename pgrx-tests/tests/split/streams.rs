@@ -23,7 +23,7 @@ use std::thread::JoinHandle;
 const UNIQUE: &str = "CREATE TABLE items (tenant text, id int, val text, code int, PRIMARY KEY (id, tenant), UNIQUE (code, tenant))";
 /// The rows fill three chunks, and one more.
 const IDS: [i32; 2] = [1001, 25_000];
-/// The same with each of twelve leaves as a chunk.
+/// The number of rows for a table with twelve leaves, each of which is a chunk.
 const FEW: i32 = 4_000;
 const FEW_IDS: [i32; 2] = [1001, 5_000];
 
