@@ -7,7 +7,7 @@ use super::state::{has, is_gone, master};
 use super::{SAMPLE, schema};
 use crate::error::{Failure, SqlState};
 use crate::guc;
-use crate::remote::quote::ident;
+use crate::remote::quote::{ident, qualified};
 use crate::remote::template::{fill, number, sql, text, word};
 use crate::remote::{Connection, RemoteError};
 
@@ -45,7 +45,7 @@ pub struct WatchedColumn {
 
 impl WatchedColumn {
     pub fn qualified(&self) -> String {
-        format!("{}.{}", ident(&self.schema), ident(&self.table))
+        qualified(&self.schema, &self.table)
     }
 }
 
@@ -327,7 +327,7 @@ fn drop_triggers(connection: &mut Connection, capture: Capture) -> Result<()> {
     )?;
     for row in found.rows {
         let [Some(schema), Some(table), Some(trigger)] = row.as_slice() else { continue };
-        let table = format!("{}.{}", ident(schema), ident(table));
+        let table = qualified(schema, table);
         let drop = format!("DROP TRIGGER IF EXISTS {} ON {table}", ident(trigger));
         match with_short_lock_once(connection, TableLock::AccessExclusive, &drop, &table) {
             // The trigger was dropped meanwhile, with its table.

@@ -53,7 +53,7 @@ impl LockedTables {
 }
 
 fn ask(connection: &mut Connection, lists: &[String; 2]) -> Result<LockedTables> {
-    let found = catalogs::ask_again(connection, "reading", READING, &[Some(&lists[0]), Some(&lists[1])])?;
+    let found = catalogs::ask_again(connection, "reading", READING, &catalogs::given(lists))?;
     let told = serde_json::from_str(found.scalar().unwrap_or_default());
     Ok(told.map_err(|error| RemoteError::unreadable(connection.shard(), error))?)
 }

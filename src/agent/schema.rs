@@ -118,10 +118,8 @@ pub fn drop_objects(connection: &mut Connection, split: i64, side: Side) -> Resu
 }
 
 fn drop_functions(connection: &mut Connection, split: i64, side: Side) -> Result<()> {
-    let (trigger, refuse) = match side {
-        Side::Source => (format!("capture_{split}_"), format!("refuse_{split}_")),
-        Side::Target => (format!("guard_{split}_"), String::new()),
-    };
+    let trigger = agent::trigger_functions(split, side);
+    let refuse = side.of([format!("refuse_{split}_"), String::new()]);
     let lookup = agent::in_scope_function(split, side);
     let rows = connection.query(
         "SELECT p.oid::regprocedure::text FROM pg_proc p
@@ -129,7 +127,5 @@ fn drop_functions(connection: &mut Connection, split: i64, side: Side) -> Result
             AND (starts_with(p.proname, $1) OR $2 <> '' AND starts_with(p.proname, $2) OR p.proname = $3)",
         &[Some(&trigger), Some(&refuse), Some(&lookup)],
     )?;
-    let drop =
-        |row: Vec<Option<String>>| Some(format!("DROP FUNCTION {}", row.into_iter().next().flatten()?));
-    Ok(connection.run_all(rows.rows.into_iter().filter_map(drop))?)
+    Ok(connection.run_all(rows.column().map(|function| format!("DROP FUNCTION {function}")))?)
 }

@@ -23,6 +23,11 @@ impl Rows {
     pub fn scalar(&self) -> Option<&str> {
         self.rows.first()?.first()?.as_deref()
     }
+
+    /// Returns the first column, without NULLs.
+    pub fn column(self) -> impl Iterator<Item = String> {
+        self.rows.into_iter().filter_map(|row| row.into_iter().next().flatten())
+    }
 }
 
 /// The kind of a result.

@@ -11,7 +11,7 @@ use crate::catalog::split::{Plan, PlannedTable};
 use crate::catalog::table_policy::Keyless;
 use crate::error::SqlState;
 use crate::remote::copy::Bounds;
-use crate::remote::quote::{ident, literal, text_array};
+use crate::remote::quote::{ident, literal};
 use crate::remote::result::Rows;
 use crate::remote::{Connection, RemoteError};
 use crate::split::table::{SplitTable, computed};
@@ -132,10 +132,7 @@ impl Reference {
 
 /// Returns the policy of the referenced table, if it is a table of the keyspace without a key.
 pub fn keyless<'a>(plan: &'a Plan, side: Side, reference: &Reference) -> Option<&'a Keyless> {
-    let namespace = match side {
-        Side::Source => &plan.source.namespace,
-        Side::Target => &plan.target.namespace,
-    };
+    let namespace = &side.shard(plan).namespace;
     let is_it = |table: &&Keyless| {
         table.name.name == reference.to_name
             && table.name.schema.as_ref().unwrap_or(namespace) == &reference.to_schema
@@ -162,14 +159,8 @@ pub fn question(connection: &mut Connection, plan: &Plan, side: Side) -> Result<
 
 fn asking(connection: &mut Connection, plan: &Plan, side: Side, with_key: bool) -> Result<String> {
     connection.prepare("foreign_keys", FOREIGN_KEYS)?;
-    let lists = parameters(plan, side).map(|list| literal(&list));
+    let lists = observe::keyed_table_lists(plan, side).map(|list| literal(&list));
     Ok(format!("EXECUTE foreign_keys({}, {with_key})", lists.join(", ")))
-}
-
-fn parameters(plan: &Plan, side: Side) -> [String; 3] {
-    let (schemas, names) = observe::table_names(plan, side);
-    let columns: Vec<String> = plan.tables.iter().map(|t| t.shard_by.clone()).collect();
-    [schemas, names, columns].map(|list| text_array(&list))
 }
 
 /// Reads the shard's answer.

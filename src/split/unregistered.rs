@@ -1,6 +1,7 @@
 //! Tables of the source that are in no keyspace and seem to hold rows of its keys: a split would leave them behind
 //! silently. It asks for each of them to be registered: as sharded, or as one whose rows have no key.
 
+use crate::agent::catalogs;
 use crate::agent::error::{Result, SplitError};
 use crate::agent::observe;
 use crate::agent::session::Side;
@@ -9,7 +10,7 @@ use crate::catalog::split::Plan;
 use crate::catalog::table_policy;
 use crate::error::SqlState;
 use crate::remote::Connection;
-use crate::remote::quote::{ident_as_needed, literal, text_array};
+use crate::remote::quote::{ident_as_needed, literal, qualified_as_needed, text_array};
 use crate::server::txn::in_one;
 
 const UNREGISTERED: &str = include_str!("../../sql/check/unregistered.sql");
@@ -62,12 +63,8 @@ impl Unregistered {
 
 /// Returns those of a side, by the tables that are registered now.
 pub fn find(connection: &mut Connection, plan: &Plan, side: Side) -> Result<Vec<Unregistered>> {
-    let shard = match side {
-        Side::Source => &plan.source,
-        Side::Target => &plan.target,
-    };
-    let (schemas, names) = observe::table_names(plan, side);
-    let columns: Vec<String> = plan.tables.iter().map(|table| table.shard_by.clone()).collect();
+    let shard = side.shard(plan);
+    let [schemas, names, columns] = observe::keyed_table_lists(plan, side);
     let (others, keyless, of_others) = in_one(|| {
         let shards = [plan.source.shard_key.as_str(), plan.target.shard_key.as_str()];
         (
@@ -82,21 +79,18 @@ pub fn find(connection: &mut Connection, plan: &Plan, side: Side) -> Result<Vec<
         (schema, table.name.name)
     });
     let (known_schemas, known_names): (Vec<String>, Vec<String>) = known.chain(keyless).unzip();
-    let lists =
-        [schemas, names, columns, known_schemas, known_names, of_others].map(|list| text_array(&list));
-    let parameters = lists.each_ref().map(|list| Some(list.as_str()));
-    let rows = connection.query(UNREGISTERED, &parameters)?;
+    let [known_schemas, known_names, of_others] =
+        [known_schemas, known_names, of_others].map(|list| text_array(&list));
+    let lists = [schemas, names, columns, known_schemas, known_names, of_others];
+    let rows = connection.query(UNREGISTERED, &catalogs::given(&lists))?;
     Ok(rows.rows.iter().map(|row| from_row(&shard.namespace, row)).collect())
 }
 
 fn from_row(namespace: &str, row: &[Option<String>]) -> Unregistered {
     let cell = |n: usize| row.get(n).cloned().flatten();
     let (schema, name) = (cell(1).unwrap_or_default(), cell(2).unwrap_or_default());
-    let table_name = if schema == namespace {
-        ident_as_needed(&name)
-    } else {
-        format!("{}.{}", ident_as_needed(&schema), ident_as_needed(&name))
-    };
+    let table_name =
+        if schema == namespace { ident_as_needed(&name) } else { qualified_as_needed(&schema, &name) };
     Unregistered {
         name: cell(0).unwrap_or_default(),
         table_name,

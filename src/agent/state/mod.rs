@@ -54,9 +54,5 @@ fn drop_tables(connection: &mut Connection, prefix: &str) -> Result<(), RemoteEr
           WHERE relnamespace = 'shardmaster_agent'::regnamespace AND relkind = 'r' AND starts_with(relname, $1)",
         &[Some(prefix)],
     )?;
-    let drop = |row: Vec<Option<String>>| {
-        let table = row.into_iter().next().flatten()?;
-        Some(format!("DROP TABLE shardmaster_agent.{table}"))
-    };
-    connection.run_all(rows.rows.into_iter().filter_map(drop))
+    connection.run_all(rows.column().map(|table| format!("DROP TABLE shardmaster_agent.{table}")))
 }

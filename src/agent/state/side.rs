@@ -196,10 +196,7 @@ pub fn is_left(target: &mut Connection, split: i64) -> Result<bool> {
 
 /// Inserts the row of a side that begins; an existing one stays as it is.
 pub fn insert(connection: &mut Connection, plan: &Plan, side: Side, entries: &str) -> Result<()> {
-    let (own, other) = match side {
-        Side::Source => (&plan.source, &plan.target),
-        Side::Target => (&plan.target, &plan.source),
-    };
+    let (own, other) = (side.shard(plan), side.other().shard(plan));
     connection.query(
         "INSERT INTO shardmaster_agent.side
                 (split_id, side, state, token, shard, other_shard, namespace, keyspace, entries)

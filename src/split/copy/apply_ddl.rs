@@ -123,7 +123,7 @@ pub fn begin(engine: &mut Engine) -> Result<Vec<TableShape>> {
 
 fn held_by_rows(target: &mut Connection, shape: &TableShape) -> Result<Vec<String>> {
     let found = catalogs::ask(target, HELD_BY_ROWS, &[shape.oid.as_deref()])?;
-    Ok(found.rows.into_iter().filter_map(|row| row.into_iter().next().flatten()).collect())
+    Ok(found.column().collect())
 }
 
 /// Locks tables. Readers and writers, also of other keys, queue behind the lock, so it is tried only briefly, and

@@ -429,7 +429,7 @@ fn still_there(target: &mut Connection, oids: &[String]) -> Result<Vec<String>> 
         "SELECT format('%I.%I', n.nspname, c.relname) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
           WHERE c.oid = ANY ({oids}::oid[]) ORDER BY 1"
     ))?;
-    Ok(rows.rows.into_iter().filter_map(|row| row.into_iter().next().flatten()).collect())
+    Ok(rows.column().collect())
 }
 
 impl FoundLeaves {

@@ -16,6 +16,7 @@ use crate::split::copy::leaves;
 use crate::split::cutover::{side_state_check, source};
 use crate::split::engine::Engine;
 use crate::split::record::FinishRequest;
+use crate::split::table::computed;
 use crate::split::{references, unregistered, untrusted_code};
 
 /// Checks both sides before anything is removed.
@@ -159,11 +160,10 @@ pub fn uncompared(engine: &mut Engine) -> Result<Option<String>> {
             let number = KnownColumn::from(column);
             known.columns.iter().flatten().any(|known| known.attribute() == number.attribute())
         };
-        let is_left_out = |name: &str| table.policy.maps.iter().any(|map| map.column == name);
         let lost = |column: &&Column| {
             column.generated.is_none()
                 && table.target.column(&column.name).is_none()
-                && !is_left_out(&column.name)
+                && !computed::is_own(&table.policy, &column.name)
                 && had(column)
         };
         if let Some(column) = table.source.columns().iter().find(lost) {

@@ -160,11 +160,7 @@ fn create_side(
     side::require_own(connection, plan, side)?;
     master::insert(connection, &tenure.identity)?;
     master::check(connection, &tenure.identity)?;
-    let shard = match side {
-        Side::Source => &plan.source,
-        Side::Target => &plan.target,
-    };
-    decisions::require_known(connection, shard)?;
+    decisions::require_known(connection, side.shard(plan))?;
     create_rows(connection, plan, side, tenure.generation)?;
     let has_native = side == Side::Source && native::is_installed(connection)?;
     // What an earlier attempt has made stays so: its triggers may exist, which have no condition.

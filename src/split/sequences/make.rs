@@ -71,7 +71,7 @@ fn roles(connection: &mut Connection, names: &BTreeSet<&str>) -> Result<BTreeSet
         "SELECT rolname FROM pg_roles WHERE rolname = ANY ($1::name[])",
         &[Some(&text_array(&names))],
     )?;
-    Ok(rows.rows.into_iter().filter_map(|row| row.into_iter().next().flatten()).collect())
+    Ok(rows.column().collect())
 }
 
 fn statement(wanted: &WantedSequence, made: &SequenceDefinition, known: &BTreeSet<String>) -> String {

@@ -32,12 +32,11 @@ mod unfollowed;
 mod writers;
 
 use crate::agent::error::{Result, SplitError};
-use crate::agent::observe;
 use crate::agent::session::Side;
+use crate::agent::{catalogs, observe};
 use crate::catalog::sequence;
 use crate::catalog::split::{self, Plan};
 use crate::error::SqlState;
-use crate::remote::quote::text_array;
 use crate::remote::result::Rows;
 use crate::remote::{Connection, RemoteError};
 use crate::server::txn::transaction;
@@ -45,7 +44,7 @@ use crate::split::engine::Engine;
 use crate::words::some_of;
 use counter::CounterState;
 use draw::Draw;
-pub use pair::plainly_filled;
+pub use pair::{Places, plainly_filled};
 use pair::{SequencePair, SequenceProblem};
 pub use positions::{Ahead, IS_OTHER};
 use positions::{Raised, SequencePosition};
@@ -260,8 +259,7 @@ fn numbers(
     plan: &Plan,
     side: Side,
 ) -> std::result::Result<Vec<Option<String>>, RemoteError> {
-    let (schemas, names) = observe::table_names(plan, side);
-    let rows = connection.query(NUMBERS, &[Some(&text_array(&schemas)), Some(&text_array(&names))])?.rows;
+    let rows = connection.query(NUMBERS, &catalogs::given(&observe::table_lists(plan, side)))?.rows;
     Ok(rows.into_iter().map(|row| row.into_iter().next().flatten()).collect())
 }
 

@@ -13,7 +13,7 @@ use crate::agent::state::redirect::Redirect;
 use crate::agent::{self, TriggerEvent, catalogs, native};
 use crate::catalog::split::Plan;
 use crate::remote::Connection;
-use crate::remote::quote::{array_of, ident, text_array};
+use crate::remote::quote::{array_of, ident, qualified, text_array};
 use crate::split::table::SplitTable;
 
 /// Creates the missing triggers of tables, few in a transaction, because CREATE TRIGGER waits for open writers and
@@ -361,7 +361,7 @@ fn drop_under(
     let mut all = Vec::new();
     for row in rows.rows {
         let [Some(schema), Some(name), Some(triggers)] = row.as_slice() else { continue };
-        let table = format!("{}.{}", ident(schema), ident(name));
+        let table = qualified(schema, name);
         let triggers: Vec<String> = serde_json::from_str(triggers).unwrap_or_default();
         let drops: Vec<String> =
             triggers.iter().map(|t| format!("DROP TRIGGER IF EXISTS {} ON {table}", ident(t))).collect();

@@ -33,7 +33,7 @@ use crate::catalog::split::Plan;
 use crate::catalog::split_state::row::SplitState;
 use crate::catalog::split_state::{Goal, Phase};
 use crate::error::{Failure, SqlState, told};
-use crate::remote::quote::{literal, text_array};
+use crate::remote::quote::literal;
 use crate::remote::result::Rows;
 use crate::remote::{Connection, RemoteError};
 use crate::server::txn::in_one;
@@ -259,10 +259,7 @@ fn side(plan: &Plan, side: Side, identity: &str, findings: &mut Vec<Finding>) ->
 }
 
 fn look(plan: &Plan, side: Side, identity: &str, findings: &mut Vec<Finding>) -> Result<LookedSide> {
-    let shard = match side {
-        Side::Source => &plan.source,
-        Side::Target => &plan.target,
-    };
+    let shard = side.shard(plan);
     let mut connection = session::open(shard, &format!("split {} check", plan.id))?;
     master::check(&mut connection, identity)?;
     let label = |name: &str| format!("{}: {name}", side.as_str());
@@ -348,12 +345,9 @@ fn in_the_way(
     side: Side,
     connection: &mut Connection,
 ) -> std::result::Result<Rows, RemoteError> {
-    let (schemas, names) = observe::table_names(plan, side);
-    let columns: Vec<String> = plan.tables.iter().map(|t| t.shard_by.clone()).collect();
-    let lists = [text_array(&schemas), text_array(&names), text_array(&columns)];
+    let [schemas, names, columns] = observe::keyed_table_lists(plan, side);
     let is_target = (side == Side::Target).to_string();
-    let lists = [Some(lists[0].as_str()), Some(&lists[1]), Some(&lists[2]), Some(&is_target)];
-    catalogs::ask(connection, TABLES, &lists)
+    catalogs::ask(connection, TABLES, &catalogs::given(&[schemas, names, columns, is_target]))
 }
 
 /// Finds tables in no keyspace. A table that references one of the keyspace directly has a finding of its own,

@@ -35,7 +35,7 @@ pub fn check(
 }
 
 fn find(session: &mut Connection, lists: &[String; 2]) -> Result<Hiding> {
-    let rows = catalogs::ask(session, HIDING, &[Some(&lists[0]), Some(&lists[1])])?.rows;
+    let rows = catalogs::ask(session, HIDING, &catalogs::given(lists))?.rows;
     let one = |row: Vec<Option<String>>| match <[_; 2]>::try_from(row).ok()? {
         [Some(position), Some(text)] => Some((position.parse().ok()?, text)),
         [None | Some(_), _] => None,

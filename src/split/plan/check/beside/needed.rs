@@ -184,11 +184,7 @@ fn of(
 ) -> Result<Vec<Object>> {
     let (schemas, names) = observe::table_names(plan, side);
     let tables: Vec<(String, String)> = schemas.into_iter().zip(names).collect();
-    let namespace = match side {
-        Side::Source => &plan.source.namespace,
-        Side::Target => &plan.target.namespace,
-    };
-    Ok(inventory::beside(session, namespace, &tables, functions)?)
+    Ok(inventory::beside(session, &side.shard(plan).namespace, &tables, functions)?)
 }
 
 #[cfg(test)]

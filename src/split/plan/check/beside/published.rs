@@ -45,7 +45,7 @@ pub fn of_source_alone(
 }
 
 fn by_name(session: &mut Connection, lists: &[String; 2]) -> Result<BTreeSet<(String, String)>> {
-    let rows = catalogs::ask(session, BY_NAME, &[Some(&lists[0]), Some(&lists[1])])?.rows;
+    let rows = catalogs::ask(session, BY_NAME, &catalogs::given(lists))?.rows;
     let one = |row: Vec<Option<String>>| match <[_; 2]>::try_from(row).ok()? {
         [Some(at), Some(name)] => Some((at, name)),
         [None | Some(_), _] => None,
