@@ -73,8 +73,8 @@ pub fn report(plan: &Plan, state: &SplitState, identity: &str) -> (String, Vec<F
         && state.goal == Goal::RolledBack
         && let Err(failure) = in_one(|| refusals::again(plan))
     {
-        let found = Finding::new("plan", false, failure.message, &failure.hint.unwrap_or_default());
-        return ("not ready, 1 finding: the shards were not asked".to_owned(), vec![found]);
+        let found = vec![Finding::of_failure("plan", failure)];
+        return ("not ready, 1 finding: the shards were not asked".to_owned(), found);
     }
     let mut outlook = None;
     let mut findings = look_at(plan, identity, |source, target| {
@@ -264,10 +264,7 @@ fn look(plan: &Plan, side: Side, identity: &str, findings: &mut Vec<Finding>) ->
     master::check(&mut connection, identity)?;
     let label = |name: &str| format!("{}: {name}", side.as_str());
     match decisions::require_known(&mut connection, shard) {
-        Err(SplitError::Failed(lost)) => {
-            let hint = lost.hint.unwrap_or_default();
-            findings.push(Finding::new(&label("decisions"), false, lost.message, &hint));
-        }
+        Err(SplitError::Failed(lost)) => findings.push(Finding::of_failure(&label("decisions"), lost)),
         known => known?,
     }
     findings.push(Finding::new(&label("connection"), true, format!("shard \"{}\"", shard.shard_key), ""));
@@ -434,12 +431,6 @@ fn foreign_keys(plan: &Plan, source: &mut LookedSide, target: &mut LookedSide, f
     match references::check::run(plan, ends.0, ends.1) {
         Ok(found) => findings.extend(found),
         Err(_) if findings.iter().any(|finding| !finding.ok) => {}
-        Err(error) => {
-            let transient = error.is_transient();
-            let failure = error.into_failure();
-            let found =
-                Finding::new("foreign keys", false, failure.message, &failure.hint.unwrap_or_default());
-            findings.push(Finding { transient, ..found });
-        }
+        Err(error) => findings.push(Finding::of_error("foreign keys", error)),
     }
 }

@@ -158,11 +158,16 @@ fn behind(
     ];
     let hint =
         format!("SELECT * FROM shard_sequences_spread({}) gives it other numbers.", literal(&plan.keyspace));
-    let finding = |behind: NumberBehind| match plan.reverse_of {
-        Some(_) => Finding::note(NAME, behind.text(), &hint),
-        None => Finding::new(NAME, false, behind.text(), &hint),
-    };
+    let finding = |behind: NumberBehind| refused(plan, behind.text(), &hint);
     Ok(numbers::behind::find(&mut ends)?.into_iter().map(finding).collect())
+}
+
+/// Returns the finding about values that may meet. A reverse split must stay possible.
+fn refused(plan: &Plan, detail: String, hint: &str) -> Finding {
+    match plan.reverse_of {
+        Some(_) => Finding::note(NAME, detail, hint),
+        None => Finding::new(NAME, false, detail, hint),
+    }
 }
 
 /// Returns the finding: where the values come from, and whether that keeps shards apart.
@@ -192,11 +197,7 @@ fn how(plan: &Plan, index: &UniqueIndex, comes: &Comes) -> Finding {
                     literal(&plan.keyspace)
                 ),
             };
-            // A reverse split must stay possible.
-            match plan.reverse_of {
-                Some(_) => Finding::note(NAME, detail, &hint),
-                None => Finding::new(NAME, false, detail, &hint),
-            }
+            refused(plan, detail, &hint)
         }
         Comes::Apart(what) => Finding::new(NAME, true, format!("{text}: {what}"), ""),
         Comes::ApartForNow(what, hint) => Finding::note(NAME, format!("{text}: {what}"), hint),
