@@ -47,6 +47,11 @@ impl SplitError {
         SplitError::Failed(Failure::new(sqlstate, message).hint(hint))
     }
 
+    /// Makes the error of a statement whose names mean something else by now.
+    pub fn renamed(error: &RemoteError) -> SplitError {
+        SplitError::Retry(format!("{}: names that have just changed", error.message))
+    }
+
     /// Whether the worker tries again automatically.
     pub fn is_transient(&self) -> bool {
         match self {

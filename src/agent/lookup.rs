@@ -287,13 +287,11 @@ pub fn all(connection: &mut Connection) -> Result<Vec<KnownLookup>> {
 /// Removes all of a lookup index, and the schema with the last one.
 pub fn remove(connection: &mut Connection, capture: Capture) -> Result<()> {
     drop_triggers(connection, capture)?;
-    connection.run("BEGIN")?;
-    schema::bootstrap(connection)?;
-    drop_queue(connection, capture)?;
-    connection.run(&format!("DELETE FROM shardmaster_agent.lookup WHERE id = {}", capture.0))?;
-    schema::drop_unused(connection)?;
-    connection.run("COMMIT")?;
-    Ok(())
+    schema::remove(connection, |connection| {
+        drop_queue(connection, capture)?;
+        connection.run(&format!("DELETE FROM shardmaster_agent.lookup WHERE id = {}", capture.0))?;
+        Ok(())
+    })
 }
 
 fn drop_queue(connection: &mut Connection, capture: Capture) -> Result<()> {

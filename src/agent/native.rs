@@ -25,9 +25,12 @@ pub fn is_installed(connection: &mut Connection) -> Result<bool> {
     Ok(answer.scalar() == Some("t"))
 }
 
-/// Returns the ordinals of a split's tables whose functions are native.
-pub fn made(connection: &mut Connection, split: i64) -> Result<Vec<i32>> {
-    let rows = connection.query(MADE, &[Some(&trigger_functions(split, Side::Source))])?;
+/// Returns the ordinals of a split's tables whose functions are native, which only sources have.
+pub fn made(connection: &mut Connection, split: i64, side: Side) -> Result<Vec<i32>> {
+    if side == Side::Target {
+        return Ok(Vec::new());
+    }
+    let rows = connection.query(MADE, &[Some(&trigger_functions(split, side))])?;
     Ok(rows.rows.iter().flatten().flatten().filter_map(|ordinal| ordinal.parse().ok()).collect())
 }
 

@@ -9,6 +9,7 @@ use super::error::{Result, SplitError};
 use super::opening::LOCK_TIMEOUT;
 use super::shape::TableShape;
 use super::short_lock::{self, TableLock};
+use super::state::is_gone;
 use crate::agent::untrusted_code;
 use crate::error::SqlState;
 use crate::guc;
@@ -88,7 +89,7 @@ pub fn begin(
             Err(error) => {
                 connection.run("ROLLBACK")?;
                 // A table that was dropped or renamed is not in the next list.
-                if !error.is_lock_timeout() && !error.is("42P01") && !error.is("3F000") {
+                if !error.is_lock_timeout() && !is_gone(&error) {
                     return Err(error.into());
                 }
                 short_lock::blockers(connection, (TableLock::AccessShare, &names), &error)?

@@ -71,6 +71,16 @@ pub fn commit(connection: &mut Connection) -> Result<()> {
     Ok(())
 }
 
+/// Removes something of the agent in one transaction, and the schema with the last of it.
+pub fn remove(connection: &mut Connection, what: impl FnOnce(&mut Connection) -> Result<()>) -> Result<()> {
+    connection.run("BEGIN")?;
+    bootstrap(connection)?;
+    what(connection)?;
+    drop_unused(connection)?;
+    connection.run("COMMIT")?;
+    Ok(())
+}
+
 /// Drops the schema with the last side, redirect, key guard and look-up, except for what stays until the shard is
 /// dropped: the master's identity, and the last decisions. The caller holds the bootstrap's lock.
 pub fn drop_unused(connection: &mut Connection) -> Result<()> {

@@ -32,6 +32,11 @@ impl Side {
         }
     }
 
+    /// Returns the side of a name that a shard reports.
+    pub fn named(name: &str) -> Side {
+        if name == Side::Source.as_str() { Side::Source } else { Side::Target }
+    }
+
     /// Returns what belongs to this side, of a pair that has the source's first.
     pub fn of<T>(self, [source, target]: [T; 2]) -> T {
         match self {

@@ -242,9 +242,7 @@ impl WatchedCode {
     /// Stops the split if there is such code by now, or if the session's temporary tables were made for other types.
     pub fn look(&mut self, connection: &mut Connection) -> Result<()> {
         let WatchedCode { plan, side, seen } = self;
-        let look = seen.statements(connection, plan, *side)?;
-        let answers = connection.run_for_each(&look)?;
-        let now = seen.read(connection, plan, *side, &answers.into_iter().next().unwrap_or_default())?;
+        let now = seen.look(connection, plan, *side)?;
         look_through(connection, plan, *side, now.code())?;
         if seen.is_new() {
             temporary::require_known(connection, (plan, *side), temporary::COMPARED)?;

@@ -42,7 +42,7 @@ pub fn has(connection: &mut Connection, table: &str) -> Result<bool, RemoteError
     Ok(connection.query("SELECT to_regclass($1)", &[Some(&name)])?.scalar().is_some())
 }
 
-/// Whether an error means that the agent's tables do not exist (any more).
+/// Whether an error means that tables, for example the agent's, do not exist (any more).
 pub fn is_gone(error: &RemoteError) -> bool {
     error.is("42P01") || error.is("3F000")
 }

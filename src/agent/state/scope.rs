@@ -25,10 +25,16 @@ pub fn drop(connection: &mut Connection, split: i64, side: Side) -> Result<()> {
     Ok(())
 }
 
-/// Returns the columns of a range's bounds.
-pub fn range_columns(of: Ordered) -> String {
-    let collate = if of == Ordered::Text { " COLLATE pg_catalog.\"C\"" } else { "" };
-    format!("lower {0}{collate}, upper {0}{collate}", of.name())
+/// Returns the columns of entries in one of the agent's tables. `key_type`: the type of a directory's keys.
+pub fn entry_columns(entries: Strategy, key_type: &str) -> String {
+    match entries {
+        Strategy::Directory => format!("key {key_type} PRIMARY KEY"),
+        Strategy::Hash { .. } => "key int4 PRIMARY KEY".to_owned(),
+        Strategy::Range { of } => {
+            let collate = if of == Ordered::Text { " COLLATE pg_catalog.\"C\"" } else { "" };
+            format!("lower {0}{collate}, upper {0}{collate}", of.name())
+        }
+    }
 }
 
 /// Returns the keys or buckets in one of the agent's tables that a condition selects.

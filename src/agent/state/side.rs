@@ -282,7 +282,7 @@ pub fn all(connection: &mut Connection) -> Result<Vec<FoundSide>> {
     require_few(connection, rows.rows.len())?;
     let found = rows.rows.into_iter().filter_map(|row| match row.as_slice() {
         [Some(id), Some(side), token, moved_to, entries] => {
-            let side = if side == "source" { Side::Source } else { Side::Target };
+            let side = Side::named(side);
             // A compromised server may send texts of any length, so they are truncated here.
             let moved_to = moved_to.as_deref().map(clean::message);
             let moved = moved_to.zip(entries.as_deref().and_then(Strategy::of_entries));

@@ -34,10 +34,7 @@ pub fn install_and(
 ) -> Result<()> {
     let functions: Vec<String> =
         tables.iter().map(|table| agent::trigger_function(plan.id, side, table.policy.ordinal)).collect();
-    let native = match side {
-        Side::Source => native::made(connection, plan.id)?,
-        Side::Target => Vec::new(),
-    };
+    let native = native::made(connection, plan.id, side)?;
     let mut groups = Vec::new();
     for (table, function) in tables.iter().zip(&functions) {
         let is_native = native.contains(&table.policy.ordinal);
