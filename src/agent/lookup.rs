@@ -225,7 +225,7 @@ fn has_types(connection: &mut Connection, capture: Capture, shape: &LookupShape)
             Some(&shape.owner_type),
         ],
     )?;
-    Ok(answer.scalar() == Some("t"))
+    Ok(answer.is_true())
 }
 
 fn create_triggers(connection: &mut Connection, watched: &WatchedColumn, capture: Capture) -> Result<()> {

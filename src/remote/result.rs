@@ -24,6 +24,11 @@ impl Rows {
         self.rows.first()?.first()?.as_deref()
     }
 
+    /// Whether the first column of the first row is true.
+    pub fn is_true(&self) -> bool {
+        self.scalar() == Some("t")
+    }
+
     /// Returns the first column, without NULLs.
     pub fn column(self) -> impl Iterator<Item = String> {
         self.rows.into_iter().filter_map(|row| row.into_iter().next().flatten())

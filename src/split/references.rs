@@ -5,7 +5,7 @@
 use crate::agent::error::{Result, SplitError};
 use crate::agent::reading::LockedTables;
 use crate::agent::session::Side;
-use crate::agent::shape::Column;
+use crate::agent::shape::{Column, TableShape};
 use crate::agent::{observe, seen};
 use crate::catalog::split::{Plan, PlannedTable};
 use crate::catalog::table_policy::Keyless;
@@ -112,6 +112,10 @@ impl Reference {
         format!("concat_ws(', ', {})", texts.join(", "))
     }
 
+    fn described(&self) -> String {
+        format!("{} references {}, foreign key \"{}\"", self.from, self.to, self.name)
+    }
+
     /// Returns the columns of the referencing table, for messages.
     pub fn column_names(&self) -> String {
         let names: Vec<&str> = self.columns.iter().map(|c| c.from.as_str()).collect();
@@ -195,13 +199,12 @@ fn in_scope(plan: &Plan, by: &[Option<Column>], position: usize, row: &str) -> O
 
 /// Returns the shard-by columns of a side's tables.
 fn columns_by(connection: &mut Connection, plan: &Plan, side: Side) -> Result<Vec<Option<Column>>> {
-    let now = seen::look(connection, plan, side)?;
-    Ok(plan
-        .tables
-        .iter()
-        .zip(&now.tables)
-        .map(|(policy, shape)| shape.column(&policy.shard_by).cloned())
-        .collect())
+    Ok(columns_of(plan, &seen::look(connection, plan, side)?.tables))
+}
+
+fn columns_of(plan: &Plan, tables: &[TableShape]) -> Vec<Option<Column>> {
+    let by = plan.tables.iter().zip(tables);
+    by.map(|(policy, shape)| shape.column(&policy.shard_by).cloned()).collect()
 }
 
 fn found(connection: &mut Connection, reference: &Reference, query: &str) -> Result<Option<InboundFk>> {

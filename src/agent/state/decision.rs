@@ -74,7 +74,7 @@ pub fn ensure(connection: &mut Connection) -> Result<()> {
         "SELECT count(*) = 3 FROM pg_catalog.pg_attribute
           WHERE attrelid = to_regclass('shardmaster_agent.decision') AND attname IN ('earlier', 'keyspace_made', 'tables') AND NOT attisdropped",
     )?;
-    if is_whole.scalar() == Some("t") {
+    if is_whole.is_true() {
         return Ok(());
     }
     match connection.run(TABLE) {

@@ -75,15 +75,16 @@ pub struct RaisedSequences {
     reached: Vec<Option<CounterState>>,
 }
 
+/// Returns a plan with the sequences that are registered by now.
+pub fn with_registered_now(plan: &Plan) -> Plan {
+    Plan { sequences: transaction(|| sequence::of(&plan.keyspace)), ..plan.clone() }
+}
+
 /// Raises every sequence of the target to the source's position plus a margin, and creates those of moving keys that
 /// it lacks. Until the deadline it waits for sessions that have drawn from one.
 pub fn raise(engine: &mut Engine, ahead: Ahead, deadline: Instant) -> Result<RaisedSequences> {
-    let mut plan = engine.plan.clone();
-    plan.sequences = transaction(|| sequence::of(&plan.keyspace));
-    let tables = TableNumbers {
-        source: engine.tables.iter().map(|table| table.source.oid.as_deref()).collect(),
-        target: engine.tables.iter().map(|table| table.target.oid.as_deref()).collect(),
-    };
+    let plan = with_registered_now(&engine.plan);
+    let tables = TableNumbers::of(&engine.tables);
     let (control, target) = (&mut engine.control, &mut engine.target);
     let all = control.run(ALL)?;
     let found = complete(&plan, control, target, &tables)?;
@@ -266,8 +267,7 @@ fn numbers(
 /// Raises them for a plan whose tables were not read, without waiting for any session. One that cannot be raised does
 /// not stop the others.
 pub fn raise_of_plan(plan: &Plan, source: &mut Connection, target: &mut Connection) -> Result<()> {
-    let mut plan = plan.clone();
-    plan.sequences = transaction(|| sequence::of(&plan.keyspace));
+    let plan = with_registered_now(plan);
     let oids = [numbers(source, &plan, Side::Source)?, numbers(target, &plan, Side::Target)?];
     let [of_source, of_target] = &oids;
     let tables = TableNumbers {

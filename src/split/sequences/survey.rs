@@ -17,6 +17,7 @@ use crate::catalog::split::{ColumnMap, Plan};
 use crate::remote::Connection;
 use crate::remote::quote::{array_of, qualified, text_array};
 use crate::server::txn::in_one;
+use crate::split::table::SplitTable;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
@@ -28,7 +29,14 @@ pub struct TableNumbers<'a> {
     pub target: Vec<Option<&'a str>>,
 }
 
-impl TableNumbers<'_> {
+impl<'a> TableNumbers<'a> {
+    pub fn of(tables: &'a [SplitTable]) -> TableNumbers<'a> {
+        TableNumbers {
+            source: tables.iter().map(|table| table.source.oid.as_deref()).collect(),
+            target: tables.iter().map(|table| table.target.oid.as_deref()).collect(),
+        }
+    }
+
     /// Returns the numbers as SQL arrays.
     pub fn lists(&self) -> [String; 2] {
         [&self.source, &self.target].map(|oids| array_of(oids.iter().copied()))

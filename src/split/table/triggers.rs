@@ -310,7 +310,7 @@ pub fn drop_strays(connection: &mut Connection, guard: &KeyGuard, tables: &[&Tab
 /// Whether any table has a trigger of a redirect.
 pub fn has_redirect(connection: &mut Connection, redirect: &Redirect) -> Result<bool> {
     let any = format!("SELECT EXISTS (SELECT 1 FROM pg_trigger t WHERE {OF_LOOK_UP})");
-    Ok(connection.query(&any, &[Some(&redirect.function())])?.scalar() == Some("t"))
+    Ok(connection.query(&any, &[Some(&redirect.function())])?.is_true())
 }
 
 /// SQL condition: a trigger `t` is a redirect's or a key guard's, by the look-up $1 that its condition calls. All of

@@ -1,7 +1,7 @@
 //! The columns by which rows belong to keys, checked against the list of what is known to be right.
 
 use super::encoding;
-use super::rows::RowsOf;
+use super::rows::{RowsOf, ScopeTable};
 use crate::agent::error::Result;
 use crate::agent::session::Side;
 use crate::agent::shape::{Column, Observation, TableShape};
@@ -71,9 +71,6 @@ pub fn check(
     }
     Ok(())
 }
-
-/// A table, and its shard-by column.
-type ScopeTable<'a> = (&'a TableShape, &'a Column);
 
 /// The result for a table's shard-by column.
 enum ScopeLine<'a> {
