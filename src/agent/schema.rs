@@ -54,14 +54,9 @@ pub fn share(connection: &mut Connection) -> Result<()> {
 }
 
 fn make(connection: &mut Connection, statements: &str) -> Result<()> {
-    match connection.run(statements) {
-        Ok(_) => Ok(()),
-        // Another split has created the schema first, or has dropped it as the last one.
-        Err(error) if ["23505", "3F000", "42P01"].iter().any(|state| error.is(state)) => {
-            Err(SplitError::Retry(format!("another split on shard \"{}\"", error.shard)))
-        }
-        Err(error) => Err(error.into()),
-    }
+    // Another split has created the schema first, or has dropped it as the last one.
+    let states = ["23505", "3F000", "42P01"];
+    connection.run(statements).map(drop).map_err(|error| SplitError::of_another_split(error, states))
 }
 
 /// Commits a transaction that has created something there. It first revokes what default privileges have granted to

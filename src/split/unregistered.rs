@@ -5,9 +5,9 @@ use crate::agent::catalogs;
 use crate::agent::error::{Result, SplitError};
 use crate::agent::observe;
 use crate::agent::session::Side;
-use crate::catalog::shard::schemas_of_others;
+use crate::catalog::shard::{Shard, schemas_of_others};
 use crate::catalog::split::Plan;
-use crate::catalog::table_policy;
+use crate::catalog::table_policy::{self, OtherTable};
 use crate::error::SqlState;
 use crate::remote::Connection;
 use crate::remote::quote::{ident_as_needed, literal, qualified_as_needed, text_array};
@@ -65,25 +65,26 @@ impl Unregistered {
 pub fn find(connection: &mut Connection, plan: &Plan, side: Side) -> Result<Vec<Unregistered>> {
     let shard = side.shard(plan);
     let [schemas, names, columns] = observe::keyed_table_lists(plan, side);
-    let (others, keyless, of_others) = in_one(|| {
-        let shards = [plan.source.shard_key.as_str(), plan.target.shard_key.as_str()];
-        (
-            table_policy::of_other_keyspaces(&plan.keyspace, shards),
-            table_policy::keyless(&plan.keyspace),
-            schemas_of_others(shard),
-        )
-    });
+    let ((others, keyless), of_others) = in_one(|| (registered(plan, shard), schemas_of_others(shard)));
     let known = others.into_iter().map(|table| (table.schema, table.name));
-    let keyless = keyless.into_iter().map(|table| {
-        let schema = table.name.schema.unwrap_or_else(|| shard.namespace.clone());
-        (schema, table.name.name)
-    });
     let (known_schemas, known_names): (Vec<String>, Vec<String>) = known.chain(keyless).unzip();
     let [known_schemas, known_names, of_others] =
         [known_schemas, known_names, of_others].map(|list| text_array(&list));
     let lists = [schemas, names, columns, known_schemas, known_names, of_others];
     let rows = connection.query(UNREGISTERED, &catalogs::given(&lists))?;
     Ok(rows.rows.iter().map(|row| from_row(&shard.namespace, row)).collect())
+}
+
+/// Returns the tables that policies name apart from the plan's: those of other keyspaces, and by schema and name on a
+/// shard those of this one that do not move. To be called in a transaction.
+pub fn registered(plan: &Plan, shard: &Shard) -> (Vec<OtherTable>, Vec<(String, String)>) {
+    let shards = [plan.source.shard_key.as_str(), plan.target.shard_key.as_str()];
+    let others = table_policy::of_other_keyspaces(&plan.keyspace, shards);
+    let keyless = table_policy::keyless(&plan.keyspace).into_iter().map(|table| {
+        let schema = table.name.schema.unwrap_or_else(|| shard.namespace.clone());
+        (schema, table.name.name)
+    });
+    (others, keyless.collect())
 }
 
 fn from_row(namespace: &str, row: &[Option<String>]) -> Unregistered {

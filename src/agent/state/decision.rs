@@ -77,13 +77,8 @@ pub fn ensure(connection: &mut Connection) -> Result<()> {
     if is_whole.is_true() {
         return Ok(());
     }
-    match connection.run(TABLE) {
-        Ok(_) => Ok(()),
-        Err(error) if ["23505", "42P07", "42701"].iter().any(|state| error.is(state)) => {
-            Err(SplitError::Retry(format!("another split on shard \"{}\"", error.shard)))
-        }
-        Err(error) => Err(error.into()),
-    }
+    let states = ["23505", "42P07", "42701"];
+    connection.run(TABLE).map(drop).map_err(|error| SplitError::of_another_split(error, states))
 }
 
 /// Returns the statement that notes a decision if the side has reached this state. A decision that is older than the
@@ -144,20 +139,26 @@ pub fn all(connection: &mut Connection, namespace: &str) -> Result<Vec<Noted>> {
     let noted = |row: Vec<Option<String>>| {
         let [keyspace, split, token, side, version, other, entries, count, made, tables] =
             <[_; 10]>::try_from(row).ok()?;
-        let decision = Decision {
-            keyspace: clean::message(&keyspace?),
-            split_id: split?.parse().ok()?,
-            token: clean::message(&token?),
-            version: version?.parse().ok()?,
-            entries: clean::message(&entries?),
-            key_count: count?.parse().ok()?,
-            keyspace_made: made.and_then(|made| made.parse().ok()),
-            tables: tables.and_then(|tables| names(&tables)),
-            ..Decision::default()
-        };
+        let decision = decision([keyspace, split, token, version, entries, count, made, tables])?;
         Some(Noted { side: Side::named(&side?), other: clean::message(&other?), decision })
     };
     Ok(rows.rows.into_iter().filter_map(noted).collect())
+}
+
+/// Returns the parts that any noted decision has.
+fn decision(cells: [Option<String>; 8]) -> Option<Decision> {
+    let [keyspace, split, token, version, entries, count, made, tables] = cells;
+    Some(Decision {
+        keyspace: clean::message(&keyspace?),
+        split_id: split?.parse().ok()?,
+        token: clean::message(&token?),
+        version: version?.parse().ok()?,
+        entries: clean::message(&entries?),
+        key_count: count?.parse().ok()?,
+        keyspace_made: made.and_then(|made| made.parse().ok()),
+        tables: tables.and_then(|tables| names(&tables)),
+        ..Decision::default()
+    })
 }
 
 /// Returns names from JSON, or None if the JSON is not a list of names.
@@ -202,17 +203,9 @@ pub fn earlier(connection: &mut Connection, namespace: &str) -> Result<Vec<Decis
         let [keyspace, entries, split, token, version, from, to, count, made, tables] =
             <[_; 10]>::try_from(row).ok()?;
         Some(Decision {
-            keyspace: clean::message(&keyspace?),
-            entries: clean::message(&entries?),
-            split_id: split?.parse().ok()?,
-            token: clean::message(&token?),
-            version: version?.parse().ok()?,
             from_shard: clean::message(&from?),
             to_shard: clean::message(&to?),
-            key_count: count?.parse().ok()?,
-            keyspace_made: made.and_then(|made| made.parse().ok()),
-            tables: tables.and_then(|tables| names(&tables)),
-            ..Decision::default()
+            ..decision([keyspace, split, token, version, entries, count, made, tables])?
         })
     };
     Ok(rows.rows.into_iter().filter_map(told).collect())

@@ -90,10 +90,7 @@ pub fn splits(connection: &mut Connection, redirect: &Redirect) -> Result<Vec<(i
         redirect.table()
     ))?;
     require_few(connection, rows.rows.len())?;
-    let splits = rows.rows.into_iter().filter_map(|row| match row.as_slice() {
-        [Some(id), Some(token)] => id.parse().ok().map(|id| (id, clean::message(token))),
-        _ => None,
-    });
+    let splits = rows.pairs().filter_map(|(id, token)| Some((id.parse().ok()?, clean::message(&token))));
     Ok(splits.collect())
 }
 

@@ -8,12 +8,13 @@ use crate::agent::named::NamedThings;
 use crate::agent::session::Side;
 use crate::agent::{catalogs, observe, untrusted_code};
 use crate::catalog::split::Plan;
-use crate::catalog::table_policy::{self, Policy};
+use crate::catalog::table_policy::Policy;
 use crate::remote::quote::{ident, ident_as_needed, literal, qualified, qualified_as_needed, text_array};
 use crate::remote::{Connection, RemoteError};
 use crate::server::txn::in_one;
 use crate::split::finding::Finding;
 use crate::split::remark::Remark;
+use crate::split::unregistered;
 use crate::words::counted;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -145,13 +146,7 @@ struct Registered {
 impl Registered {
     fn of(plan: &Plan) -> Registered {
         let (schemas, names) = observe::table_names(plan, Side::Source);
-        let (others, keyless) = in_one(|| {
-            let shards = [plan.source.shard_key.as_str(), plan.target.shard_key.as_str()];
-            (table_policy::of_other_keyspaces(&plan.keyspace, shards), table_policy::keyless(&plan.keyspace))
-        });
-        let keyless = keyless.into_iter().map(|table| {
-            (table.name.schema.unwrap_or_else(|| plan.source.namespace.clone()), table.name.name)
-        });
+        let (others, keyless) = in_one(|| unregistered::registered(plan, &plan.source));
         let mut here: BTreeSet<(String, String)> = schemas.into_iter().zip(names).chain(keyless).collect();
         let mut elsewhere = BTreeMap::new();
         for table in others {

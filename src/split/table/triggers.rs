@@ -292,11 +292,7 @@ pub fn guarded_tables(connection: &mut Connection, guard: &KeyGuard) -> Result<V
         ),
         &[Some(&guard.function())],
     )?;
-    let tables = rows.rows.into_iter().filter_map(|row| match <[Option<String>; 2]>::try_from(row) {
-        Ok([Some(schema), Some(name)]) => Some((schema, name)),
-        _ => None,
-    });
-    Ok(tables.collect())
+    Ok(rows.pairs().collect())
 }
 
 /// Drops the triggers of tables that are no longer in the keyspace, since somebody has renamed them.

@@ -90,11 +90,9 @@ fn sampled(
 ) -> Result<BTreeSet<(usize, String, usize)>> {
     let oids = array_of(moving.iter().map(|table| table.shape.oid.as_deref()));
     let rows = catalogs::ask(source, COLUMNS, &[Some(&oids)])?;
-    let could = |row: Vec<Option<String>>| {
-        let [position, column] = <[_; 2]>::try_from(row).ok()?;
-        Some((position?.parse::<usize>().ok()?.checked_sub(1)?, column?))
-    };
-    let could: BTreeSet<(usize, String)> = rows.rows.into_iter().filter_map(could).collect();
+    let from_zero =
+        |(position, column): (String, _)| Some((position.parse::<usize>().ok()?.checked_sub(1)?, column));
+    let could: BTreeSet<(usize, String)> = rows.pairs().filter_map(from_zero).collect();
     let mut found = BTreeSet::new();
     for (position, table) in moving.iter().enumerate() {
         let is_one = |column: &&&Column| {

@@ -47,12 +47,11 @@ pub fn check(plan: &Plan, source: &mut Connection, target: &mut Connection) -> R
 fn candidates(plan: &Plan, source: &mut Connection, limit: u64) -> Result<Vec<usize>> {
     let lists = observe::table_lists(plan, Side::Source);
     let rows = catalogs::ask(source, TOASTED, &catalogs::given(&lists))?;
-    let may = |row: &Vec<Option<String>>| {
-        let [Some(position), Some(bytes)] = row.as_slice() else { return None };
+    let may = |(position, bytes): (String, String)| {
         let bytes: u64 = bytes.parse().ok()?;
         position.parse().ok().filter(|_| bytes.saturating_mul(COMPRESSED) > limit)
     };
-    Ok(rows.rows.iter().filter_map(may).collect())
+    Ok(rows.pairs().filter_map(may).collect())
 }
 
 /// Returns the bytes of the longest row of the scope, or None if finding it took too long.

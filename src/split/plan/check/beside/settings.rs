@@ -63,12 +63,7 @@ pub fn read(
     let functions = [text_array(&schemas), text_array(&names)];
     let values = |session: &mut Connection, lists: &[String; 2]| -> Result<BTreeMap<String, String>> {
         let lists = [&lists[0], &lists[1], &functions[0], &functions[1]];
-        let rows = catalogs::ask(session, SETTINGS_READ, &catalogs::given(&lists))?.rows;
-        let pair = |row: Vec<Option<String>>| match <[_; 2]>::try_from(row) {
-            Ok([Some(name), Some(value)]) => Some((name, value)),
-            Ok([..]) | Err(_) => None,
-        };
-        Ok(rows.into_iter().filter_map(pair).collect())
+        Ok(catalogs::ask(session, SETTINGS_READ, &catalogs::given(&lists))?.pairs().collect())
     };
     let here = values(source, given)?;
     if here.is_empty() {
