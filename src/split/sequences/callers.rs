@@ -5,10 +5,10 @@ use super::names::names_in;
 use super::tokens::one_word;
 use crate::agent::catalogs;
 use crate::agent::error::Result;
-use crate::remote::Connection;
 use crate::remote::quote::{array_of, text_array};
 use crate::remote::result::Rows;
 use crate::remote::template::{fill, sql, text};
+use crate::remote::{Connection, number};
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
@@ -117,7 +117,7 @@ fn caller(mut row: Vec<Option<String>>, place: CodePlace) -> Option<TableCaller>
     row.resize(7, None);
     let [position, column, what, function, text, sequence, fills] = <[_; 7]>::try_from(row).ok()?;
     Some(TableCaller {
-        table: position?.parse::<usize>().ok()?.checked_sub(1)?,
+        table: number::index(&position?)?,
         column,
         what: what?,
         function,

@@ -10,7 +10,7 @@ use crate::agent::{catalogs, observe, untrusted_code};
 use crate::catalog::split::Plan;
 use crate::catalog::table_policy::Policy;
 use crate::remote::quote::{ident, ident_as_needed, literal, qualified, qualified_as_needed, text_array};
-use crate::remote::{Connection, RemoteError};
+use crate::remote::{Connection, RemoteError, number};
 use crate::server::txn::in_one;
 use crate::split::finding::Finding;
 use crate::split::remark::Remark;
@@ -199,9 +199,8 @@ fn parts(source: &mut Connection, tables: &[&(String, String)]) -> Result<BTreeS
     if names.is_empty() {
         return Ok(BTreeSet::new());
     }
-    let rows = source.query(OF_PARTITIONS, &[Some(&text_array(&names))])?.rows;
-    let number = |row: &Vec<Option<String>>| row.first()?.as_deref()?.parse::<usize>().ok()?.checked_sub(1);
-    Ok(rows.iter().filter_map(number).collect())
+    let rows = source.query(OF_PARTITIONS, &[Some(&text_array(&names))])?;
+    Ok(rows.column().filter_map(|position| number::index(&position)).collect())
 }
 
 /// Returns how many rows there are, of the first ones, and what they are; or why they cannot be read. The owner of a

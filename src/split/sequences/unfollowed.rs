@@ -17,6 +17,7 @@ use super::statements::{
 };
 use super::tokens::TextToken::{self, Sign, Word};
 use super::tokens::{MOST_WORDS, RECORD, argument, before_name, bounds, fields, listed, tokens, words};
+use crate::remote::number;
 use crate::remote::result::Rows;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -73,8 +74,7 @@ pub fn keys(rows: Rows, tables: usize) -> Vec<TableKeys> {
     keys.resize_with(tables, TableKeys::default);
     for row in rows.rows {
         let Ok([Some(position), Some(what), Some(name), text]) = <[_; 4]>::try_from(row) else { continue };
-        let position = position.parse::<usize>().ok().and_then(|position| position.checked_sub(1));
-        let Some(key) = position.and_then(|position| keys.get_mut(position)) else { continue };
+        let Some(key) = number::index(&position).and_then(|index| keys.get_mut(index)) else { continue };
         let text = text.unwrap_or_default();
         match what.as_str() {
             "name" => drop(key.names.insert(name)),

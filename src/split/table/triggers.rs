@@ -12,8 +12,8 @@ use crate::agent::state::moved_keys;
 use crate::agent::state::redirect::Redirect;
 use crate::agent::{self, TriggerEvent, catalogs, native};
 use crate::catalog::split::Plan;
-use crate::remote::Connection;
 use crate::remote::quote::{array_of, ident, qualified, text_array};
+use crate::remote::{Connection, number};
 use crate::split::table::SplitTable;
 
 /// Creates the missing triggers of tables, few in a transaction, because CREATE TRIGGER waits for open writers and
@@ -235,8 +235,7 @@ fn look_up_some(
     let mut found: Vec<FoundTrigger> = some.iter().map(|_| FoundTrigger::Others(Vec::new())).collect();
     for row in rows.rows {
         let [Some(position), Some(table), Some(trigger), whole] = row.as_slice() else { continue };
-        let position = position.parse::<usize>().ok().and_then(|position| position.checked_sub(1));
-        let Some(found) = position.and_then(|position| found.get_mut(position)) else { continue };
+        let Some(found) = number::index(position).and_then(|index| found.get_mut(index)) else { continue };
         match (whole.as_deref() == Some("t"), &mut *found) {
             (true, found) => *found = FoundTrigger::Whole,
             (false, FoundTrigger::Others(tables)) => tables.push((table.clone(), trigger.clone())),

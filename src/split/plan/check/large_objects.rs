@@ -6,8 +6,8 @@ use crate::agent::shape::{Column, TableShape};
 use crate::agent::{catalogs, observe};
 use crate::catalog::split::{Plan, PlannedTable};
 use crate::guc;
-use crate::remote::Connection;
 use crate::remote::quote::{array_of, ident};
+use crate::remote::{Connection, number};
 use std::collections::BTreeSet;
 
 const LARGE_OBJECTS: &str = include_str!("../../../../sql/check/large_objects.sql");
@@ -90,9 +90,8 @@ fn sampled(
 ) -> Result<BTreeSet<(usize, String, usize)>> {
     let oids = array_of(moving.iter().map(|table| table.shape.oid.as_deref()));
     let rows = catalogs::ask(source, COLUMNS, &[Some(&oids)])?;
-    let from_zero =
-        |(position, column): (String, _)| Some((position.parse::<usize>().ok()?.checked_sub(1)?, column));
-    let could: BTreeSet<(usize, String)> = rows.pairs().filter_map(from_zero).collect();
+    let could = rows.pairs().filter_map(|(position, column)| Some((number::index(&position)?, column)));
+    let could: BTreeSet<(usize, String)> = could.collect();
     let mut found = BTreeSet::new();
     for (position, table) in moving.iter().enumerate() {
         let is_one = |column: &&&Column| {
