@@ -8,7 +8,6 @@ use crate::agent::session::{self, Side};
 use crate::agent::{catalogs, observe};
 use crate::catalog::split;
 use crate::guc;
-use crate::remote::quote::text_array;
 use crate::remote::{Connection, RemoteError};
 use crate::server::txn::transaction;
 use crate::server::wait;
@@ -117,10 +116,9 @@ fn open(engine: &Engine, purpose: &str) -> Result<Connection, RemoteError> {
 
 fn unanalyzed(engine: &mut Engine) -> Result<Vec<AnalyzedTable>, RemoteError> {
     let session = &mut engine.target;
-    let (schemas, names) = observe::table_names(&engine.plan, Side::Target);
+    let [schemas, names] = observe::table_lists(&engine.plan, Side::Target);
     let right = (session.server_version() >= HAS_MAINTAIN).then_some("MAINTAIN");
-    let lists = [schemas, names].map(|list| text_array(&list));
-    let parameters = [Some(lists[0].as_str()), Some(&lists[1]), right];
+    let parameters = [Some(schemas.as_str()), Some(&names), right];
     let rows = catalogs::ask_again(session, "unanalyzed", UNANALYZED, &parameters)?;
     let table = |row: &Vec<Option<String>>| {
         let [Some(position), Some(name), forbidden] = row.as_slice() else { return None };

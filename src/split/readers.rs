@@ -7,7 +7,6 @@ use crate::agent::session::Side;
 use crate::agent::{catalogs, observe};
 use crate::catalog::split::Plan;
 use crate::remote::Connection;
-use crate::remote::quote::text_array;
 
 /// Queries that return rows of a check.
 pub const ALL_TABLES: &str = include_str!("../../sql/check/all_tables.sql");
@@ -23,14 +22,10 @@ pub struct SnapshotReader {
 pub fn find(connection: &mut Connection, plan: &Plan, side: Side) -> Result<Vec<SnapshotReader>> {
     let rows = connection
         .run(&format!("SELECT text, hint FROM ({ALL_TABLES}) AS p (name, ok, text, hint) WHERE NOT ok"))?;
-    let mut found: Vec<SnapshotReader> = rows.rows.iter().map(|row| reader(row)).collect();
-    let (schemas, names) = observe::table_names(plan, side);
-    let lists = [schemas, names].map(|list| text_array(&list));
+    let [schemas, names] = observe::table_lists(plan, side);
     let is_target = (side == Side::Target).to_string();
-    let parameters = [Some(lists[0].as_str()), Some(lists[1].as_str()), Some(is_target.as_str())];
-    let rows = catalogs::ask(connection, SUBSCRIBED, &parameters)?;
-    found.extend(rows.rows.iter().map(|row| reader(row)));
-    Ok(found)
+    let subscribed = catalogs::ask(connection, SUBSCRIBED, &catalogs::given(&[schemas, names, is_target]))?;
+    Ok(rows.rows.iter().chain(&subscribed.rows).map(|row| reader(row)).collect())
 }
 
 fn reader(row: &[Option<String>]) -> SnapshotReader {

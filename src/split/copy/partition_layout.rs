@@ -15,7 +15,7 @@ use crate::agent::session::Side;
 use crate::agent::{catalogs, observe};
 use crate::catalog::split;
 use crate::remote::Connection;
-use crate::remote::quote::{ident, idents, text_array};
+use crate::remote::quote::{ident, idents, qualified};
 use crate::server::txn::transaction;
 use crate::split::copy::apply_ddl;
 use crate::split::copy::bound::CopyBound;
@@ -55,14 +55,12 @@ struct TargetPlace {
 /// Makes what is missing: all of it, or what is above these leaves of the source. Returns whether anything was made.
 /// The session of the target is in no transaction, before and afterwards.
 pub fn bring_over(engine: &mut Engine, leaves: Option<&BTreeSet<String>>) -> Result<bool> {
-    let (schemas, names) = observe::table_names(&engine.plan, Side::Source);
-    let here = tree(&mut engine.control, &schemas, &names)?;
+    let here = tree(&mut engine.control, &observe::table_lists(&engine.plan, Side::Source))?;
     if here.is_empty() {
         return Ok(false);
     }
     apply_ddl::begin(engine)?;
-    let (schemas, names) = observe::table_names(&engine.plan, Side::Target);
-    let there = tree(&mut engine.target, &schemas, &names)?;
+    let there = tree(&mut engine.target, &observe::table_lists(&engine.plan, Side::Target))?;
     let is_plain = |position: usize| engine.plan.tables.get(position).is_some_and(|t| t.maps.is_empty());
     let wanted = leaves.map(|leaves| with_parents(&here, leaves));
     let is_wanted =
@@ -149,7 +147,7 @@ impl TargetPlace {
     }
 
     fn sql(&self) -> String {
-        format!("{}.{}", ident(&self.schema), ident(&self.name))
+        qualified(&self.schema, &self.name)
     }
 }
 
@@ -181,9 +179,8 @@ fn make(node: &TreeNode, parent: &TreeNode, above: &TargetPlace) -> Option<Vec<S
     Some(statements)
 }
 
-fn tree(connection: &mut Connection, schemas: &[String], names: &[String]) -> Result<Vec<TreeNode>> {
-    let lists = [schemas, names].map(text_array);
-    let rows = catalogs::ask(connection, TREE, &[Some(&lists[0]), Some(&lists[1])])?;
+fn tree(connection: &mut Connection, lists: &[String; 2]) -> Result<Vec<TreeNode>> {
+    let rows = catalogs::ask(connection, TREE, &catalogs::given(lists))?;
     let node = |row: &Vec<Option<String>>| {
         let cell = |n: usize| row.get(n).cloned().flatten();
         Some(TreeNode {

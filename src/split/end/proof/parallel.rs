@@ -7,7 +7,7 @@ use crate::remote::result::Rows;
 use crate::remote::{Connection, FOR_EVER};
 use crate::split::end::proof::Prover;
 use crate::split::engine::session_pair::ask_each;
-use crate::split::verify::rows;
+use crate::split::verify::{row_slices, rows};
 use std::time::Duration;
 
 /// A session that deletes a batch, and what has to show its rows on the other side; no prover if nothing has to. The
@@ -76,9 +76,8 @@ fn bring(pairs: &mut [ProofPair<'_, '_>], batches: &[(&str, &str)]) -> Result<Ve
         let piece = rows::keys_from_source(table, leaf, condition, !prover.accepts);
         Lane { source, target: prover.target, pieces: vec![piece] }
     });
-    let copied = pipe::parallel(lanes.collect());
-    let copied = copied.map_err(|failed| rows::without_values(failed.error, table))?;
-    Ok(copied.iter().map(|pieces| pieces.iter().map(|piece| piece.rows).sum()).collect())
+    let copied = row_slices::counts(pipe::parallel(lanes.collect()));
+    Ok(copied.map_err(|error| rows::without_values(error, table))?)
 }
 
 /// Asks the target a question in each session, if there is one for it.

@@ -10,8 +10,9 @@ use crate::agent::shape::{Observation, TableShape};
 use crate::agent::{catalogs, observe, plain, untrusted_code};
 use crate::catalog::split::{Plan, PlannedTable};
 use crate::remote::Connection;
-use crate::remote::quote::{ident, text_array};
+use crate::remote::quote::ident;
 use crate::split::finding::Finding;
+use crate::split::table::computed;
 use std::collections::{BTreeMap, BTreeSet};
 
 const CONSTRAINTS: &str = include_str!("../../../../sql/check/constraints.sql");
@@ -104,9 +105,7 @@ fn computed<'a>(
     from: &TableShape,
     columns: &'a BTreeSet<String>,
 ) -> Option<&'a String> {
-    columns
-        .iter()
-        .find(|column| from.column(column).is_none() || policy.maps.iter().any(|map| map.column == **column))
+    columns.iter().find(|column| from.column(column).is_none() || computed::is_own(policy, column))
 }
 
 /// Whether two constraints have the same meaning.
@@ -165,9 +164,8 @@ fn is_same(
 }
 
 fn promises(plan: &Plan, connection: &mut Connection, side: Side) -> Result<Vec<RowPromise>> {
-    let (schemas, names) = observe::table_names(plan, side);
-    let lists = [schemas, names].map(|list| text_array(&list));
-    let rows = catalogs::ask(connection, CONSTRAINTS, &[Some(&lists[0]), Some(&lists[1])])?;
+    let lists = observe::table_lists(plan, side);
+    let rows = catalogs::ask(connection, CONSTRAINTS, &catalogs::given(&lists))?;
     Ok(rows
         .rows
         .into_iter()
@@ -204,9 +202,11 @@ fn generated(
         else {
             continue;
         };
-        let is_mapped = policy.maps.iter().any(|map| map.column == column);
         let is_generated = from.column(&column).is_some_and(|column| column.generated.is_some());
-        if is_mapped || !is_generated || here.get(&(position, column.clone())) == Some(&made_of) {
+        if computed::is_own(policy, &column)
+            || !is_generated
+            || here.get(&(position, column.clone())) == Some(&made_of)
+        {
             continue;
         }
         let detail =
@@ -224,9 +224,8 @@ fn functions(
     connection: &mut Connection,
     side: Side,
 ) -> Result<BTreeMap<(usize, String), String>> {
-    let (schemas, names) = observe::table_names(plan, side);
-    let lists = [schemas, names].map(|list| text_array(&list));
-    let rows = catalogs::ask(connection, GENERATED, &[Some(&lists[0]), Some(&lists[1])])?;
+    let lists = observe::table_lists(plan, side);
+    let rows = catalogs::ask(connection, GENERATED, &catalogs::given(&lists))?;
     let known = |row: &Vec<Option<String>>| {
         let [Some(position), Some(column), Some(made_of)] = row.as_slice() else { return None };
         Some(((position.parse().ok()?, column.clone()), made_of.clone()))
@@ -237,9 +236,8 @@ fn functions(
 /// Checks domains. Both sides have the same ones, or `columns` reports it; but the source may have values from before
 /// a constraint.
 fn domains(plan: &Plan, source: &mut Connection) -> Result<Vec<Finding>> {
-    let (schemas, names) = observe::table_names(plan, Side::Source);
-    let lists = [schemas, names].map(|list| text_array(&list));
-    let rows = catalogs::ask(source, DOMAINS, &[Some(&lists[0]), Some(&lists[1])])?;
+    let lists = observe::table_lists(plan, Side::Source);
+    let rows = catalogs::ask(source, DOMAINS, &catalogs::given(&lists))?;
     let mut findings = Vec::new();
     for row in &rows.rows {
         let [Some(position), Some(column), Some(domain), Some(name)] = row.as_slice() else { continue };
@@ -247,7 +245,7 @@ fn domains(plan: &Plan, source: &mut Connection) -> Result<Vec<Finding>> {
             continue;
         };
         // The column is computed, or left out.
-        if policy.maps.iter().any(|map| map.column == *column) {
+        if computed::is_own(policy, column) {
             continue;
         }
         let detail = format!(

@@ -8,7 +8,6 @@ use crate::agent::shape::Observation;
 use crate::agent::{catalogs, observe};
 use crate::catalog::split::Plan;
 use crate::remote::Connection;
-use crate::remote::quote::text_array;
 use crate::split::finding::Finding;
 
 const FUNCTIONS: &str = include_str!("../../../../sql/check/functions.sql");
@@ -50,10 +49,9 @@ pub fn is_called(plan: &Plan, source: &Observation, called: &Called) -> bool {
 }
 
 pub fn find(plan: &Plan, side: Side, connection: &mut Connection) -> Result<Vec<Called>> {
-    let (schemas, names) = observe::table_names(plan, side);
-    let lists = [schemas, names].map(|list| text_array(&list));
+    let [schemas, names] = observe::table_lists(plan, side);
     let is_target = (side == Side::Target).to_string();
-    let rows = catalogs::ask(connection, FUNCTIONS, &[Some(&lists[0]), Some(&lists[1]), Some(&is_target)])?;
+    let rows = catalogs::ask(connection, FUNCTIONS, &catalogs::given(&[schemas, names, is_target]))?;
     let mut found = Vec::new();
     for row in &rows.rows {
         let [Some(position), Some(what), Some(function), default_of, to_try, Some(is_shown)] = row.as_slice()

@@ -33,7 +33,7 @@ use crate::catalog::split::Plan;
 use crate::catalog::split_state::row::SplitState;
 use crate::catalog::split_state::{Goal, Phase};
 use crate::error::{Failure, SqlState, told};
-use crate::remote::quote::{literal, text_array};
+use crate::remote::quote::literal;
 use crate::remote::result::Rows;
 use crate::remote::{Connection, RemoteError};
 use crate::server::txn::in_one;
@@ -73,8 +73,8 @@ pub fn report(plan: &Plan, state: &SplitState, identity: &str) -> (String, Vec<F
         && state.goal == Goal::RolledBack
         && let Err(failure) = in_one(|| refusals::again(plan))
     {
-        let found = Finding::new("plan", false, failure.message, &failure.hint.unwrap_or_default());
-        return ("not ready, 1 finding: the shards were not asked".to_owned(), vec![found]);
+        let found = vec![Finding::of_failure("plan", failure)];
+        return ("not ready, 1 finding: the shards were not asked".to_owned(), found);
     }
     let mut outlook = None;
     let mut findings = look_at(plan, identity, |source, target| {
@@ -259,18 +259,12 @@ fn side(plan: &Plan, side: Side, identity: &str, findings: &mut Vec<Finding>) ->
 }
 
 fn look(plan: &Plan, side: Side, identity: &str, findings: &mut Vec<Finding>) -> Result<LookedSide> {
-    let shard = match side {
-        Side::Source => &plan.source,
-        Side::Target => &plan.target,
-    };
+    let shard = side.shard(plan);
     let mut connection = session::open(shard, &format!("split {} check", plan.id))?;
     master::check(&mut connection, identity)?;
     let label = |name: &str| format!("{}: {name}", side.as_str());
     match decisions::require_known(&mut connection, shard) {
-        Err(SplitError::Failed(lost)) => {
-            let hint = lost.hint.unwrap_or_default();
-            findings.push(Finding::new(&label("decisions"), false, lost.message, &hint));
-        }
+        Err(SplitError::Failed(lost)) => findings.push(Finding::of_failure(&label("decisions"), lost)),
         known => known?,
     }
     findings.push(Finding::new(&label("connection"), true, format!("shard \"{}\"", shard.shard_key), ""));
@@ -348,12 +342,9 @@ fn in_the_way(
     side: Side,
     connection: &mut Connection,
 ) -> std::result::Result<Rows, RemoteError> {
-    let (schemas, names) = observe::table_names(plan, side);
-    let columns: Vec<String> = plan.tables.iter().map(|t| t.shard_by.clone()).collect();
-    let lists = [text_array(&schemas), text_array(&names), text_array(&columns)];
+    let [schemas, names, columns] = observe::keyed_table_lists(plan, side);
     let is_target = (side == Side::Target).to_string();
-    let lists = [Some(lists[0].as_str()), Some(&lists[1]), Some(&lists[2]), Some(&is_target)];
-    catalogs::ask(connection, TABLES, &lists)
+    catalogs::ask(connection, TABLES, &catalogs::given(&[schemas, names, columns, is_target]))
 }
 
 /// Finds tables in no keyspace. A table that references one of the keyspace directly has a finding of its own,
@@ -440,12 +431,6 @@ fn foreign_keys(plan: &Plan, source: &mut LookedSide, target: &mut LookedSide, f
     match references::check::run(plan, ends.0, ends.1) {
         Ok(found) => findings.extend(found),
         Err(_) if findings.iter().any(|finding| !finding.ok) => {}
-        Err(error) => {
-            let transient = error.is_transient();
-            let failure = error.into_failure();
-            let found =
-                Finding::new("foreign keys", false, failure.message, &failure.hint.unwrap_or_default());
-            findings.push(Finding { transient, ..found });
-        }
+        Err(error) => findings.push(Finding::of_error("foreign keys", error)),
     }
 }

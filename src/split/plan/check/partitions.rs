@@ -8,7 +8,7 @@ use crate::agent::shape::{Column, Observation};
 use crate::agent::{catalogs, observe, plain};
 use crate::catalog::split::Plan;
 use crate::remote::Connection;
-use crate::remote::quote::{ident, text_array};
+use crate::remote::quote::ident;
 use crate::split::finding::Finding;
 use std::collections::BTreeSet;
 
@@ -117,9 +117,8 @@ fn homeless(
 }
 
 fn leaves(plan: &Plan, connection: &mut Connection, side: Side) -> Result<Vec<FilledPartition>> {
-    let (schemas, names) = observe::table_names(plan, side);
-    let lists = [schemas, names].map(|list| text_array(&list));
-    let rows = catalogs::ask(connection, PARTITIONS, &[Some(&lists[0]), Some(&lists[1])])?;
+    let lists = observe::table_lists(plan, side);
+    let rows = catalogs::ask(connection, PARTITIONS, &catalogs::given(&lists))?;
     let leaf = |row: &Vec<Option<String>>| {
         let cell = |n: usize| row.get(n).cloned().flatten();
         Some(FilledPartition {

@@ -8,7 +8,7 @@ use crate::remote::{Connection, RemoteError, number, result};
 use crate::split::finding::Finding;
 
 /// A table, and its shard-by column.
-type RowsTable<'a> = (&'a TableShape, &'a Column);
+pub type ScopeTable<'a> = (&'a TableShape, &'a Column);
 
 /// Which rows are searched.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -31,7 +31,7 @@ impl RowsOf {
         self,
         plan: &Plan,
         connection: &mut Connection,
-        tables: &[RowsTable<'_>],
+        tables: &[ScopeTable<'_>],
     ) -> Result<Vec<Finding>> {
         let mut findings = Vec::new();
         for some in tables.chunks(MOST_TABLES) {
@@ -54,7 +54,7 @@ impl RowsOf {
         Ok(findings)
     }
 
-    fn look_at_one(self, plan: &Plan, connection: &mut Connection, of: RowsTable<'_>) -> Result<Finding> {
+    fn look_at_one(self, plan: &Plan, connection: &mut Connection, of: ScopeTable<'_>) -> Result<Finding> {
         let found =
             look_through_all(plan, connection, &[of], |shape, column, rows| self.query(shape, column, rows));
         match found {
@@ -91,7 +91,7 @@ impl RowsOf {
     fn finding(
         self,
         connection: &Connection,
-        (shape, _): RowsTable<'_>,
+        (shape, _): ScopeTable<'_>,
         cells: &[Option<String>],
     ) -> Result<Finding> {
         let cell = |at: usize| cells.get(at).and_then(Option::as_deref);
@@ -141,12 +141,12 @@ fn staying(shape: &TableShape, (without, others): (i64, i64), example: Option<&s
 fn look_through_all(
     plan: &Plan,
     connection: &mut Connection,
-    tables: &[RowsTable<'_>],
+    tables: &[ScopeTable<'_>],
     query: impl Fn(&TableShape, &Column, &str) -> String,
 ) -> std::result::Result<Vec<Vec<Option<String>>>, RemoteError> {
     let mut answers = vec![Vec::new(); tables.len()];
     let Some((first, column)) = tables.first() else { return Ok(answers) };
-    let of_each = |(number, (shape, column)): (usize, &RowsTable<'_>)| {
+    let of_each = |(number, (shape, column)): (usize, &ScopeTable<'_>)| {
         let (_, predicate) = plan.scope.dry_predicate(column, "t");
         format!("(SELECT {number}, q.* FROM ({}) q)", query(shape, column, &predicate))
     };

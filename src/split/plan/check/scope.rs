@@ -1,7 +1,7 @@
 //! The columns by which rows belong to keys, checked against the list of what is known to be right.
 
 use super::encoding;
-use super::rows::RowsOf;
+use super::rows::{RowsOf, ScopeTable};
 use crate::agent::error::Result;
 use crate::agent::session::Side;
 use crate::agent::shape::{Column, Observation, TableShape};
@@ -27,8 +27,7 @@ pub fn check(
     let installed = side::installed(connection, plan, side)?;
     if installed == Installed::Foreign {
         let failure = side::foreign(connection.shard(), plan);
-        let hint = failure.hint.unwrap_or_default();
-        findings.push(Finding::new(&label("number of the split"), false, failure.message, &hint));
+        findings.push(Finding::of_failure(&label("number of the split"), failure));
     }
     let (lines, is_text) = columns(plan, observation, &label("shard-by columns"));
     let keys = match plan.scope.keys() {
@@ -72,9 +71,6 @@ pub fn check(
     }
     Ok(())
 }
-
-/// A table, and its shard-by column.
-type ScopeTable<'a> = (&'a TableShape, &'a Column);
 
 /// The result for a table's shard-by column.
 enum ScopeLine<'a> {

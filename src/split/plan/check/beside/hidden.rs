@@ -35,10 +35,6 @@ pub fn check(
 }
 
 fn find(session: &mut Connection, lists: &[String; 2]) -> Result<Hiding> {
-    let rows = catalogs::ask(session, HIDING, &[Some(&lists[0]), Some(&lists[1])])?.rows;
-    let one = |row: Vec<Option<String>>| match <[_; 2]>::try_from(row).ok()? {
-        [Some(position), Some(text)] => Some((position.parse().ok()?, text)),
-        [None | Some(_), _] => None,
-    };
-    Ok(rows.into_iter().filter_map(one).collect())
+    let hiding = catalogs::ask(session, HIDING, &catalogs::given(lists))?;
+    Ok(hiding.pairs().filter_map(|(position, text)| Some((position.parse().ok()?, text))).collect())
 }

@@ -23,7 +23,7 @@ use crate::agent::session::Side;
 use crate::agent::shape::Observation;
 use crate::catalog::split::Plan;
 use crate::remote::Connection;
-use crate::remote::quote::{literal, text_array};
+use crate::remote::quote::literal;
 use crate::split::finding::Finding;
 use crate::split::remark::Remark;
 use crate::words::some_of;
@@ -38,7 +38,7 @@ pub fn check(
     (target, on_target): (&mut Connection, &Observation),
     known: &[Finding],
 ) -> Result<Vec<Finding>> {
-    let lists = [Side::Source, Side::Target].map(|side| lists(plan, side));
+    let lists = [Side::Source, Side::Target].map(|side| observe::table_lists(plan, side));
     let (given, there) = (fact::of(source, &lists[0])?, fact::of(target, &lists[1])?);
     let missing = rights::missing(plan, (source, &lists[0]), (target, &lists[1]))?;
     let mut findings = of_roles(plan, &missing);
@@ -157,10 +157,4 @@ fn stale(plan: &Plan, there: &[Fact]) -> Option<Finding> {
         literal(shard)
     );
     (!names.is_empty()).then(|| Finding::note("target: materialized views", text, &hint))
-}
-
-/// Returns schemas and tables of a side.
-fn lists(plan: &Plan, side: Side) -> [String; 2] {
-    let (schemas, names) = observe::table_names(plan, side);
-    [schemas, names].map(|list| text_array(&list))
 }

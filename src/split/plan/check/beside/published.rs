@@ -45,12 +45,7 @@ pub fn of_source_alone(
 }
 
 fn by_name(session: &mut Connection, lists: &[String; 2]) -> Result<BTreeSet<(String, String)>> {
-    let rows = catalogs::ask(session, BY_NAME, &[Some(&lists[0]), Some(&lists[1])])?.rows;
-    let one = |row: Vec<Option<String>>| match <[_; 2]>::try_from(row).ok()? {
-        [Some(at), Some(name)] => Some((at, name)),
-        [None | Some(_), _] => None,
-    };
-    Ok(rows.into_iter().filter_map(one).collect())
+    Ok(catalogs::ask(session, BY_NAME, &catalogs::given(lists))?.pairs().collect())
 }
 
 pub fn check(session: &mut Connection, side: Side, shapes: &Observation) -> Result<Vec<Finding>> {

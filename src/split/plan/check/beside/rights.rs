@@ -9,6 +9,7 @@ use crate::agent::{catalogs, observe};
 use crate::catalog::split::Plan;
 use crate::remote::quote::{array_of, ident_as_needed, text_array};
 use crate::remote::{Connection, RemoteError};
+use crate::split::sequences::Places;
 use std::collections::{BTreeMap, BTreeSet};
 
 const GRANTED: &str = include_str!("../../../../../sql/check/granted.sql");
@@ -98,9 +99,7 @@ pub fn of_places(
     tables: &[(String, String)],
 ) -> Result<Vec<((String, String), String)>> {
     let (here, names): (Vec<String>, Vec<String>) = tables.iter().cloned().unzip();
-    let (own, other) = (&plan.source.namespace, &plan.target.namespace);
-    let there: Vec<String> =
-        here.iter().map(|schema| if schema == own { other } else { schema }.clone()).collect();
+    let there: Vec<String> = here.iter().map(|schema| Places::of(plan).there(schema)).collect();
     let missing = of_tables((source, &here), (target, &there), &names)?;
     Ok(missing
         .into_iter()
@@ -119,14 +118,14 @@ pub fn of_used(
     let (schemas, names): (Vec<String>, Vec<String>) = used.functions.iter().cloned().unzip();
     let words: Vec<String> = used.words.iter().cloned().collect();
     let lists = [text_array(&schemas), text_array(&names), text_array(&words)];
-    let lists = [&given[0], &given[1], &lists[0], &lists[1], &lists[2]].map(|list| Some(list.as_str()));
+    let lists = [&given[0], &given[1], &lists[0], &lists[1], &lists[2]];
     let [from, into] = [&plan.source.namespace, &plan.target.namespace].map(|name| ident_as_needed(name));
     let right = |row: Vec<Option<String>>| -> Option<Right> {
         let [role, right, of] = <[_; 3]>::try_from(row).ok()?;
         let of = of.map(|of| if of == from { into.clone() } else { in_schema(&of, &from, &into) });
         Some((None, role?, right?, of))
     };
-    let rows = catalogs::ask(source, USED, &lists)?.rows;
+    let rows = catalogs::ask(source, USED, &catalogs::given(&lists))?.rows;
     let wanted: Vec<Right> = rows.into_iter().filter_map(right).collect();
     let missing = unmet(target, &wanted, (&[], &[]))?.into_iter().filter(|(_, is_role)| *is_role);
     Ok(missing.map(|(right, _)| (text(right), right.1.clone())).collect())
@@ -169,12 +168,12 @@ fn unmet<'a>(
         of(|right| Some(&right.2)),
         of(|right| right.3.as_deref()),
     ];
-    let lists: Vec<Option<&str>> = lists.iter().map(|list| Some(list.as_str())).collect();
     let right = |row: Vec<Option<String>>| match row.as_slice() {
         [Some(number), Some(is_role)] => Some((wanted.get(number.parse::<usize>().ok()?)?, is_role == "t")),
         [..] => None,
     };
-    Ok(catalogs::ask(target, LACKING, &lists)?.rows.into_iter().filter_map(right).collect())
+    let rows = catalogs::ask(target, LACKING, &catalogs::given(&lists))?.rows;
+    Ok(rows.into_iter().filter_map(right).collect())
 }
 
 fn text((_, _, right, of): &Right) -> String {
@@ -202,7 +201,7 @@ fn in_schemas(rights: Vec<Right>, from: &[String], into: &[String]) -> Vec<Right
 }
 
 fn granted(session: &mut Connection, lists: &[String; 2]) -> Result<Granted> {
-    let rows = catalogs::ask(session, GRANTED, &[Some(&lists[0]), Some(&lists[1])])?;
+    let rows = catalogs::ask(session, GRANTED, &catalogs::given(lists))?;
     let mut granted = Granted::default();
     let mut read = |row: &Vec<Option<String>>| -> Option<()> {
         let [position, Some(role), Some(right), of, value] = row.as_slice() else { return None };

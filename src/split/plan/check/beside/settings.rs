@@ -62,13 +62,8 @@ pub fn read(
     let (schemas, names): (Vec<String>, Vec<String>) = used.functions.iter().cloned().unzip();
     let functions = [text_array(&schemas), text_array(&names)];
     let values = |session: &mut Connection, lists: &[String; 2]| -> Result<BTreeMap<String, String>> {
-        let lists = [&lists[0], &lists[1], &functions[0], &functions[1]].map(|list| Some(list.as_str()));
-        let rows = catalogs::ask(session, SETTINGS_READ, &lists)?.rows;
-        let pair = |row: Vec<Option<String>>| match <[_; 2]>::try_from(row) {
-            Ok([Some(name), Some(value)]) => Some((name, value)),
-            Ok([..]) | Err(_) => None,
-        };
-        Ok(rows.into_iter().filter_map(pair).collect())
+        let lists = [&lists[0], &lists[1], &functions[0], &functions[1]];
+        Ok(catalogs::ask(session, SETTINGS_READ, &catalogs::given(&lists))?.pairs().collect())
     };
     let here = values(source, given)?;
     if here.is_empty() {
