@@ -97,9 +97,7 @@ pub fn lock(keyspace: &str, shard_key: &str) -> Option<GuardRecord> {
     let query = format!(
         "SELECT {COLUMNS} FROM shardmaster.standing_guard WHERE keyspace = $1 AND shard_key = $2 FOR UPDATE"
     );
-    sql::write_returning(&query, &[keyspace.into(), shard_key.into()], |row| from_row(&row))
-        .into_iter()
-        .next()
+    sql::write_one(&query, &[keyspace.into(), shard_key.into()], |row| from_row(&row))
 }
 
 pub fn set_stage(guard: &GuardRecord, stage: GuardStage, listed_to: Option<&str>) {
@@ -246,20 +244,18 @@ pub fn any_of_shard(shard_key: &str) -> Option<String> {
 
 /// Returns the keyspaces of which the shard has a guard, or may have one that was removed without it.
 pub fn keyspaces_of_shard(shard_key: &str) -> Vec<String> {
-    sql::read(
+    sql::read_column(
         "SELECT keyspace FROM shardmaster.standing_guard WHERE shard_key = $1",
         &[shard_key.into()],
-        |row| row.value(1),
     )
 }
 
 /// Returns the shards whose guard has triggers on a table.
 pub fn shards_of_table(keyspace: &str, table: &str) -> Vec<String> {
-    sql::read(
+    sql::read_column(
         "SELECT shard_key FROM shardmaster.standing_guard
           WHERE keyspace = $1 AND $2 = ANY (tables) AND stage <> 'left' ORDER BY shard_key",
         &[keyspace.into(), table.into()],
-        |row| row.value(1),
     )
 }
 
@@ -330,22 +326,19 @@ pub fn any_at(guards: &[GuardRecord], shard: &Shard) -> bool {
 /// Returns the entries after `behind` that the list of a place must have, in the order of their names: what is routed
 /// there, for reads or for writes.
 pub fn routed(keyspace: &str, place: &[String], behind: Option<&str>, most: Option<i64>) -> Vec<String> {
-    sql::read(
+    sql::read_column(
         "SELECT key FROM shardmaster.routing_entry
           WHERE keyspace = $1 AND valid_to IS NULL AND (read_shard = ANY ($2) OR write_shard = ANY ($2))
             AND ($3 IS NULL OR key > $3)
           ORDER BY key LIMIT $4",
         &[keyspace.into(), place.to_vec().into(), behind.into(), most.into()],
-        |row| row.value(1),
     )
 }
 
 /// Returns the entries that the list must have because active splits bring them there, or would bring them back.
 pub fn of_splits(keyspace: &str, place: &[String]) -> Vec<String> {
-    sql::read(
+    sql::read_column(
         "SELECT DISTINCT k.key FROM shardmaster.split_key k JOIN shardmaster.split_plan p ON p.id = k.split_id
           WHERE k.keyspace = $1 AND k.active AND (p.source_shard = ANY ($2) OR p.target_shard = ANY ($2))",
-        &[keyspace.into(), place.to_vec().into()],
-        |row| row.value(1),
-    )
+        &[keyspace.into(), place.to_vec().into()])
 }

@@ -86,10 +86,9 @@ pub fn all() -> Vec<Lookup> {
 
 /// Returns the lookup indexes of a keyspace, or only those of `table` if it is given.
 pub fn of_keyspace(keyspace: &str, table: Option<&str>) -> Vec<String> {
-    sql::read(
+    sql::read_column(
         "SELECT name FROM shardmaster.lookup WHERE of_keyspace = $1 AND ($2 IS NULL OR table_name = $2) ORDER BY name",
         &[keyspace.into(), table.into()],
-        |row| row.value(1),
     )
 }
 
@@ -198,14 +197,11 @@ pub struct LookupProgress {
 
 /// Whether a shard that takes part has no row.
 pub fn lacks_shards(lookup: &str) -> bool {
-    sql::read_one(
+    sql::exists(
         "SELECT true FROM shardmaster.shard s
           WHERE s.kind = $2 AND s.status <> 'disabled'
             AND NOT EXISTS (SELECT FROM shardmaster.lookup_shard l WHERE l.lookup = $1 AND l.shard_key = s.shard_key) LIMIT 1",
-        &[lookup.into(), POSTGRES.into()],
-        |_| (),
-    )
-    .is_some()
+        &[lookup.into(), POSTGRES.into()])
 }
 
 /// Adds the missing rows: one for each shard that takes part.
@@ -342,13 +338,11 @@ pub fn report_failure(lookup: &str, shard_key: &str, error: &Failure) {
 
 /// Whether any key was ever routed to a shard.
 pub fn ever_routed(keyspace: &str, shard_key: &str) -> bool {
-    sql::read_one(
+    sql::exists(
         "SELECT true FROM shardmaster.routing_entry
           WHERE keyspace = $1 AND (read_shard = $2 OR write_shard = $2) LIMIT 1",
         &[keyspace.into(), shard_key.into()],
-        |_| (),
     )
-    .is_some()
 }
 
 /// Returns a shard that keys are routed to and whose rows were not all read yet.
@@ -431,7 +425,7 @@ pub fn not_removed(removal: &Removal, error: &Failure) {
 /// Whether the token is that of a lookup index of this master.
 pub fn is_known(token: &str) -> bool {
     let query = "SELECT true FROM shardmaster.lookup WHERE token::text = $1";
-    sql::read_one(query, &[token.into()], |_| ()).is_some()
+    sql::exists(query, &[token.into()])
 }
 
 /// Whether a worker is needed.

@@ -74,11 +74,10 @@ pub fn entries_on(keyspace: &Keyspace, shard_key: &str) -> Served {
 
 /// Returns all keys that are assigned now.
 pub fn current_keys(keyspace: &str) -> Vec<String> {
-    sql::read(
+    sql::read_column(
         "SELECT key FROM shardmaster.routing_entry
           WHERE keyspace = $1 AND valid_to IS NULL ORDER BY key",
         &[keyspace.into()],
-        |row| row.value(1),
     )
 }
 
@@ -209,13 +208,10 @@ pub fn ranges(keyspace: &str, of: Ordered, within: &Interval) -> Vec<RangeEntry>
 pub fn entry_of(keyspace: &Keyspace, key: &str) -> Option<String> {
     match keyspace.strategy.entry(key) {
         EntryLookup::Named(name) => Some(name),
-        EntryLookup::Covering(of) => sql::read_one(
+        EntryLookup::Covering(of) => sql::read_optional(
             "SELECT CASE WHEN upper(span) > $1 THEN key END FROM shardmaster.routing_entry
               WHERE valid_to IS NULL AND span IS NOT NULL AND lower(span) <= $1 ORDER BY lower(span) DESC LIMIT 1",
-            &[interval::position(&keyspace.name, of, Some(key)).into()],
-            |row| row.get(1),
-        )
-        .flatten(),
+            &[interval::position(&keyspace.name, of, Some(key)).into()]),
     }
 }
 

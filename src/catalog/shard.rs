@@ -250,10 +250,9 @@ pub fn by_id(id: i64) -> Option<Shard> {
 
 /// Returns the shards that keys can be routed to, in the order of their shard_index.
 pub fn active_servers() -> Vec<String> {
-    sql::read(
+    sql::read_column(
         "SELECT shard_key FROM shardmaster.shard WHERE kind = $1 AND status = 'active' ORDER BY shard_index",
         &[POSTGRES.into()],
-        |row| row.value(1),
     )
 }
 
@@ -277,15 +276,12 @@ pub fn schemas_of_others(shard: &Shard) -> Vec<String> {
 /// Returns the next shard_index. The counter's row stays locked until the transaction ends, so that what is read after
 /// it about existing shards holds.
 pub fn take_index() -> i32 {
-    let taken = sql::write_returning(
+    let taken = sql::write_one(
         "UPDATE shardmaster.shard_index_counter SET next = next + 1 RETURNING next - 1",
         &[],
         |row| row.value(1),
     );
-    match taken.first() {
-        Some(index) => *index,
-        None => pgrx::error!("table \"shardmaster.shard_index_counter\" is empty"),
-    }
+    taken.unwrap_or_else(|| pgrx::error!("table \"shardmaster.shard_index_counter\" is empty"))
 }
 
 /// What shard_add stores; the status is active.
@@ -298,7 +294,7 @@ pub struct NewShard {
 
 /// Inserts a shard and returns its id. `endpoint::store` stores its address.
 pub fn insert(shard: NewShard, shard_index: i32, caller: &Caller) -> i64 {
-    let ids = sql::write_returning(
+    let id = sql::write_one(
         "INSERT INTO shardmaster.shard (shard_key, kind, shard_index, capacity, namespace, added_by)
          VALUES ($1, $2, $3, $4, $5, $6) RETURNING id",
         &[
@@ -311,7 +307,7 @@ pub fn insert(shard: NewShard, shard_index: i32, caller: &Caller) -> i64 {
         ],
         |row| row.value(1),
     );
-    ids.first().copied().unwrap_or_default()
+    id.unwrap_or_default()
 }
 
 /// Changes the status. A shard that becomes disabled keeps its earlier status.
@@ -328,7 +324,7 @@ pub fn set_status(shard: &Shard, status: ShardStatus) {
 /// Returns the status that a disabled shard had before.
 pub fn status_before(shard: &Shard) -> ShardStatus {
     let query = "SELECT status_active FROM shardmaster.shard WHERE id = $1";
-    let before: Option<String> = sql::read_one(query, &[shard.id.into()], |row| row.get(1)).flatten();
+    let before: Option<String> = sql::read_optional(query, &[shard.id.into()]);
     before.map_or(ShardStatus::Active, |before| ShardStatus::from_catalog(&before))
 }
 

@@ -256,9 +256,9 @@ pub fn find_same_in(namespace: &str) -> Option<(String, String)> {
 
 /// Inserts a table. Returns false if the keyspace has it already.
 pub fn insert(keyspace: &LockedKeyspace, new: &ListedTable, caller: &Caller) -> bool {
-    sql::write_returning(
+    sql::write(
         "INSERT INTO shardmaster.table_policy (keyspace, table_name, shard_by, named_by, policy, origin)
-         VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (keyspace, table_name) DO NOTHING RETURNING 1",
+         VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (keyspace, table_name) DO NOTHING",
         &[
             keyspace.name.as_str().into(),
             new.table_name.as_str().into(),
@@ -267,21 +267,15 @@ pub fn insert(keyspace: &LockedKeyspace, new: &ListedTable, caller: &Caller) -> 
             new.policy.as_str().into(),
             new.origin.clone().into(),
         ],
-        |_| (),
-    )
-    .len()
-        == 1
+    ) == 1
 }
 
 /// Deletes a table. Returns false if the keyspace does not have it.
 pub fn delete(keyspace: &LockedKeyspace, table: &TableName) -> bool {
-    sql::write_returning(
-        "DELETE FROM shardmaster.table_policy WHERE keyspace = $1 AND table_name = $2 RETURNING 1",
+    sql::write(
+        "DELETE FROM shardmaster.table_policy WHERE keyspace = $1 AND table_name = $2",
         &[keyspace.name.as_str().into(), table.quoted().into()],
-        |_| (),
-    )
-    .len()
-        == 1
+    ) == 1
 }
 
 /// What this database knows of a table's shard-by column.

@@ -202,12 +202,12 @@ fn claim_counted(shard_id: i64, request: &SlotRequest<'_>) -> Option<Claimed> {
 /// Creates slots when none is free, or waits for the session that is creating them. Either way, there are new slots to
 /// search.
 fn mint_now(shard_id: i64, seen: i64) {
-    let next = sql::write_returning(
+    let next = sql::write_one(
         "SELECT next_slot FROM shardmaster.shard WHERE id = $1 FOR NO KEY UPDATE",
         &[shard_id.into()],
         |row| row.value::<i64>(1),
     );
-    if next.first() == Some(&seen) {
+    if next == Some(seen) {
         mint(shard_id, seen.clamp(BATCH.0, BATCH.1));
     }
 }
@@ -221,12 +221,12 @@ fn mint_ahead(shard_id: i64, next_slot: i64, free: i64) {
     if sql::keeps_its_snapshot() {
         return;
     }
-    let locked = sql::write_returning(
+    let locked = sql::write_one(
         "SELECT next_slot FROM shardmaster.shard WHERE id = $1 FOR NO KEY UPDATE SKIP LOCKED",
         &[shard_id.into()],
         |row| row.value::<i64>(1),
     );
-    if locked.first() == Some(&next_slot) {
+    if locked == Some(next_slot) {
         mint(shard_id, next_slot.clamp(BATCH.0, BATCH.1));
     }
 }

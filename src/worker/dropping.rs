@@ -6,6 +6,7 @@ use super::splits;
 use crate::catalog::caller::Caller;
 use crate::catalog::execution;
 use crate::catalog::guard_record;
+use crate::catalog::local;
 use crate::catalog::redirect;
 use crate::error::{Failure, SqlState};
 use crate::majors;
@@ -60,28 +61,24 @@ unsafe fn owns() -> bool {
 
 /// Whether the extension is in one of these schemas, which the current user may drop.
 fn is_in_schema(schemas: Vec<String>) -> bool {
-    let found = sql::read_one(
+    sql::exists(
         "SELECT true FROM pg_catalog.pg_extension e JOIN pg_catalog.pg_namespace n ON n.oid OPERATOR(pg_catalog.=) e.extnamespace
           WHERE e.extname OPERATOR(pg_catalog.=) 'shardmaster' AND n.nspname::pg_catalog.text OPERATOR(pg_catalog.=) ANY ($1)
             AND pg_catalog.pg_has_role(n.nspowner, 'USAGE')",
         &[schemas.into()],
-        |_| (),
-    );
-    found.is_some()
+    )
 }
 
 /// Whether the extension belongs to one of these roles, or is dropped with a schema of theirs; and the current user
 /// may drop what they own.
 fn is_owned_by(roles: Vec<pg_sys::Oid>, is_cascade: bool) -> bool {
-    let found = sql::read_one(
+    sql::exists(
         "SELECT true FROM pg_catalog.pg_extension e JOIN pg_catalog.pg_namespace n ON n.oid OPERATOR(pg_catalog.=) e.extnamespace
           WHERE e.extname OPERATOR(pg_catalog.=) 'shardmaster'
             AND (e.extowner OPERATOR(pg_catalog.=) ANY ($1) OR ($2 AND n.nspowner OPERATOR(pg_catalog.=) ANY ($1)))
             AND NOT EXISTS (SELECT 1 FROM pg_catalog.unnest($1) role WHERE NOT pg_catalog.pg_has_role(role, 'USAGE'))",
         &[roles.into(), is_cascade.into()],
-        |_| (),
-    );
-    found.is_some()
+    )
 }
 
 /// Checks this not as the current user: the owner of the schema may not have the right to read the catalog.
@@ -90,7 +87,7 @@ fn require_idle(drops: bool) -> Result<(), Failure> {
 }
 
 fn nothing_under_way() -> Result<(), Failure> {
-    if sql::read_one(CATALOG_THERE, &[], |_| ()).is_none() {
+    if !local::has_table("split_plan") {
         return Ok(());
     }
     // This is the lock that the drop takes next: neither a split nor a guard begins between the check and the drop.
@@ -137,8 +134,6 @@ fn tell_of_redirects() {
     .set_hint("SELECT shard_split_redirect_drop() of these splits ends that while the extension exists. After that, DROP SCHEMA shardmaster_agent CASCADE on each of these shards does.")
     .report(PgLogLevel::NOTICE);
 }
-
-const CATALOG_THERE: &str = "SELECT true WHERE pg_catalog.to_regclass('shardmaster.split_plan') IS NOT NULL";
 
 /// Returns the items of a list, which may be NULL.
 ///
