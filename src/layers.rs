@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 /// The floors from the lowest up; rooms of one floor do not use each other.
 const FLOORS: [&[&str]; 13] = [
-    &["majors", "clean", "words"],
+    &["majors", "clean", "words", "named_enum"],
     &["error", "guc"],
     &["server", "keys"],
     &["remote"],

@@ -29,7 +29,7 @@ pub fn shard_top(
         return Err(invalid("most", &format!("{most} is not between 1 and {MOST}")).into());
     }
     let by = required(by, "by")?;
-    let by = TopOrder::parse(&by).ok_or_else(|| {
+    let by = TopOrder::from_name(&by).ok_or_else(|| {
         let failure: Failure = invalid("by", &format!("unrecognized figure \"{by}\""));
         failure.hint("Figures are rows, bytes and writes.")
     })?;

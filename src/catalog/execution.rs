@@ -3,98 +3,47 @@
 use super::split;
 use crate::catalog::declaration;
 use crate::error::{Failure, SqlState};
+use crate::named_enum::named_enum;
 use crate::remote::transaction::Transaction;
 use crate::server::{database, sql};
 use pgrx::pg_sys;
 use pgrx::prelude::TimestampWithTimeZone;
 
-/// The progress of a shard.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum ExecutionState {
-    Waiting,
-    /// The statement may be running. In a transaction, also no COMMIT was sent.
-    Running,
-    /// The statement was done in a prepared transaction, and nothing is decided.
-    Prepared,
-    /// The statement was done, and a COMMIT may have been sent. In two phases, the commit was decided.
-    Committing,
-    Done,
-    Failed,
-    /// Whether the statement was done is unknown.
-    Unknown,
-    Abandoned,
+named_enum! {
+    /// The progress of a shard.
+    pub enum ExecutionState {
+        Waiting = "waiting",
+        /// The statement may be running. In a transaction, also no COMMIT was sent.
+        Running = "running",
+        /// The statement was done in a prepared transaction, and nothing is decided.
+        Prepared = "prepared",
+        /// The statement was done, and a COMMIT may have been sent. In two phases, the commit was decided.
+        Committing = "committing",
+        Done = "done",
+        Failed = "failed",
+        /// Whether the statement was done is unknown.
+        Unknown = "unknown",
+        Abandoned = "abandoned",
+    }
 }
+use ExecutionState::{Abandoned, Committing, Done, Failed, Prepared, Running, Unknown, Waiting};
 
 /// The permitted changes: a state, and the states that may follow it.
 const CHANGES: &[(ExecutionState, &[ExecutionState])] = &[
-    (
-        ExecutionState::Waiting,
-        &[
-            ExecutionState::Running,
-            ExecutionState::Failed,
-            ExecutionState::Unknown,
-            ExecutionState::Abandoned,
-        ],
-    ),
-    (
-        ExecutionState::Running,
-        &[
-            ExecutionState::Prepared,
-            ExecutionState::Committing,
-            ExecutionState::Done,
-            ExecutionState::Failed,
-            ExecutionState::Unknown,
-            ExecutionState::Waiting,
-            ExecutionState::Abandoned,
-        ],
-    ),
-    (
-        ExecutionState::Prepared,
-        &[
-            ExecutionState::Committing,
-            ExecutionState::Failed,
-            ExecutionState::Unknown,
-            ExecutionState::Waiting,
-            ExecutionState::Abandoned,
-        ],
-    ),
-    (
-        ExecutionState::Committing,
-        &[
-            ExecutionState::Done,
-            ExecutionState::Failed,
-            ExecutionState::Unknown,
-            ExecutionState::Waiting,
-            ExecutionState::Abandoned,
-        ],
-    ),
-    (ExecutionState::Failed, &[ExecutionState::Waiting, ExecutionState::Unknown, ExecutionState::Abandoned]),
-    (ExecutionState::Unknown, &[ExecutionState::Waiting, ExecutionState::Abandoned]),
-    (ExecutionState::Done, &[]),
-    (ExecutionState::Abandoned, &[]),
+    (Waiting, &[Running, Failed, Unknown, Abandoned]),
+    (Running, &[Prepared, Committing, Done, Failed, Unknown, Waiting, Abandoned]),
+    (Prepared, &[Committing, Failed, Unknown, Waiting, Abandoned]),
+    (Committing, &[Done, Failed, Unknown, Waiting, Abandoned]),
+    (Failed, &[Waiting, Unknown, Abandoned]),
+    (Unknown, &[Waiting, Abandoned]),
+    (Done, &[]),
+    (Abandoned, &[]),
 ];
 
 /// SQL condition: a statement that may be running on a shard, or may have been done.
 const HELD: &str = "state IN ('running', 'prepared', 'committing', 'unknown')";
 
 impl ExecutionState {
-    pub fn as_str(self) -> &'static str {
-        match self {
-            ExecutionState::Waiting => "waiting",
-            ExecutionState::Running => "running",
-            ExecutionState::Prepared => "prepared",
-            ExecutionState::Committing => "committing",
-            ExecutionState::Done => "done",
-            ExecutionState::Failed => "failed",
-            ExecutionState::Unknown => "unknown",
-            ExecutionState::Abandoned => "abandoned",
-        }
-    }
-
-    fn parse(text: &str) -> Option<ExecutionState> {
-        CHANGES.iter().map(|(state, _)| *state).find(|state| state.as_str() == text)
-    }
-
     /// Whether something of a two-phase execution may be open on the shard, where it holds locks.
     pub fn is_open(self) -> bool {
         matches!(self, ExecutionState::Running | ExecutionState::Prepared | ExecutionState::Committing)
@@ -266,7 +215,7 @@ pub fn places(id: i64) -> Vec<ExecutionPlace> {
         &[id.into()],
         |row| ExecutionPlace {
             shard: row.value(1),
-            state: ExecutionState::parse(&row.value::<String>(2)).unwrap_or(ExecutionState::Unknown),
+            state: ExecutionState::from_name(&row.value::<String>(2)).unwrap_or(ExecutionState::Unknown),
             backend: row.get(4).map(|pid| ShardBackend {
                 username: row.get(3).unwrap_or_default(),
                 pid,

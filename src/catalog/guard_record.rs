@@ -8,47 +8,25 @@ use crate::catalog::keyspace::LockedKeyspace;
 use crate::catalog::shard;
 use crate::catalog::shard::Shard;
 use crate::catalog::table_policy::TableName;
+use crate::named_enum::named_enum;
 use crate::server::sql::{self, Row};
 
-/// The stage of a guard. Each is committed before the next one begins.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum GuardStage {
-    /// Sessions that assign from now on tell the shard, which may know of nothing yet.
-    Begun,
-    /// The shard has an empty list, and no trigger that reads it.
-    Made,
-    /// Every session that has not told the shard has committed.
-    Listing,
-    /// The list is complete.
-    Fitting,
-    Stands,
-    Going,
-    /// Removed without the shard: no session tells it anything, and what is left there refuses keys that are new to it
-    /// until it is cleaned up.
-    Left,
-}
-
-impl GuardStage {
-    const ALL: [GuardStage; 7] = [
-        GuardStage::Begun,
-        GuardStage::Made,
-        GuardStage::Listing,
-        GuardStage::Fitting,
-        GuardStage::Stands,
-        GuardStage::Going,
-        GuardStage::Left,
-    ];
-
-    fn as_str(self) -> &'static str {
-        match self {
-            GuardStage::Begun => "begun",
-            GuardStage::Made => "made",
-            GuardStage::Listing => "listing",
-            GuardStage::Fitting => "fitting",
-            GuardStage::Stands => "stands",
-            GuardStage::Going => "going",
-            GuardStage::Left => "left",
-        }
+named_enum! {
+    /// The stage of a guard. Each is committed before the next one begins.
+    pub enum GuardStage {
+        /// Sessions that assign from now on tell the shard, which may know of nothing yet.
+        Begun = "begun",
+        /// The shard has an empty list, and no trigger that reads it.
+        Made = "made",
+        /// Every session that has not told the shard has committed.
+        Listing = "listing",
+        /// The list is complete.
+        Fitting = "fitting",
+        Stands = "stands",
+        Going = "going",
+        /// Removed without the shard: no session tells it anything, and what is left there refuses keys that are new to
+        /// it until it is cleaned up.
+        Left = "left",
     }
 }
 
@@ -70,11 +48,10 @@ const COLUMNS: &str =
     "shard_key, keyspace, stage, listed_to, tables, changed_by = pg_catalog.pg_current_xact_id(), apart";
 
 fn from_row(row: &Row<'_>) -> GuardRecord {
-    let stage: String = row.value(3);
     GuardRecord {
         shard_key: row.value(1),
         keyspace: row.value(2),
-        stage: GuardStage::ALL.into_iter().find(|known| known.as_str() == stage).unwrap_or(GuardStage::Begun),
+        stage: GuardStage::from_name(&row.value::<String>(3)).unwrap_or(GuardStage::Begun),
         listed_to: row.get(4),
         tables: row.value(5),
         is_new: row.value(6),

@@ -149,14 +149,14 @@ pub fn insert(name: &str, key_type: KeyType, strategy: Strategy) -> bool {
     sql::write(
         "INSERT INTO shardmaster.keyspace (name, strategy, key_type, buckets) VALUES ($1, $2, $3, $4)
          ON CONFLICT (name) DO NOTHING",
-        &[name.into(), strategy.name().into(), key_type.name().into(), buckets.into()],
+        &[name.into(), strategy.name().into(), key_type.as_str().into(), buckets.into()],
     ) == 1
 }
 
 pub fn set_key_type(keyspace: &LockedKeyspace, key_type: KeyType) {
     sql::write(
         "UPDATE shardmaster.keyspace SET key_type = $2 WHERE name = $1",
-        &[keyspace.name.as_str().into(), key_type.name().into()],
+        &[keyspace.name.as_str().into(), key_type.as_str().into()],
     );
 }
 

@@ -8,6 +8,7 @@ use super::table_policy::TableName;
 use crate::catalog::declaration;
 use crate::error::Failure;
 use crate::keys::key_type::KeyType;
+use crate::named_enum::named_enum;
 use crate::server::sql::{self, Row};
 use std::collections::BTreeSet;
 
@@ -100,7 +101,7 @@ pub fn lock_names() {
 pub fn insert(name: &str, of: &LockedKeyspace, key_type: KeyType) {
     sql::write(
         "INSERT INTO shardmaster.lookup (name, of_keyspace, key_type) VALUES ($1, $2, $3)",
-        &[name.into(), of.name.as_str().into(), key_type.name().into()],
+        &[name.into(), of.name.as_str().into(), key_type.as_str().into()],
     );
 }
 
@@ -159,29 +160,12 @@ pub fn by_column(split: i64, table: &str, column: &str) -> Option<String> {
     )
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LookupState {
-    /// The shard was not read yet.
-    New,
-    Filling,
-    Filled,
-}
-
-impl LookupState {
-    fn from_catalog(text: &str) -> LookupState {
-        match text {
-            "filled" => LookupState::Filled,
-            "filling" => LookupState::Filling,
-            _ => LookupState::New,
-        }
-    }
-
-    fn as_str(self) -> &'static str {
-        match self {
-            LookupState::New => "new",
-            LookupState::Filling => "filling",
-            LookupState::Filled => "filled",
-        }
+named_enum! {
+    pub enum LookupState {
+        /// The shard was not read yet.
+        New = "new",
+        Filling = "filling",
+        Filled = "filled",
     }
 }
 
@@ -234,7 +218,7 @@ fn read_progress(lookup: &str, shard_key: Option<&str>) -> Vec<LookupProgress> {
         &[lookup.into(), shard_key.into()],
         |row| LookupProgress {
             shard_key: row.value(1),
-            state: LookupState::from_catalog(&row.value::<String>(2)),
+            state: LookupState::from_name(&row.value::<String>(2)).unwrap_or(LookupState::New),
             steps: row.value(3),
             place: row.get(4),
             shape: row.get(5),

@@ -3,6 +3,7 @@
 
 use super::execution::ShardBackend;
 use crate::error::{Failure, SqlState};
+use crate::named_enum::named_enum;
 use crate::server::sql;
 use pgrx::prelude::TimestampWithTimeZone;
 
@@ -12,27 +13,15 @@ pub enum Action {
     Delete(Deletes),
 }
 
-/// Which rows of the keys are deleted.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Deletes {
-    /// All of them, if the right shard has a row with the primary key and shard-by value of each.
-    OnBoth,
-    /// Only those whose primary key the right shard has with other content.
-    Conflicting,
-    /// All of them, whatever other shards have.
-    All,
-}
-
-impl Deletes {
-    pub const NONE_OF_THEM: &'static str = "it is not one of \"on_both\", \"conflicting\", \"all\"";
-
-    pub fn parse(text: &str) -> Option<Deletes> {
-        match text {
-            "on_both" => Some(Deletes::OnBoth),
-            "conflicting" => Some(Deletes::Conflicting),
-            "all" => Some(Deletes::All),
-            _ => None,
-        }
+named_enum! {
+    /// Which rows of the keys are deleted.
+    pub enum Deletes {
+        /// All of them, if the right shard has a row with the primary key and shard-by value of each.
+        OnBoth = "on_both",
+        /// Only those whose primary key the right shard has with other content.
+        Conflicting = "conflicting",
+        /// All of them, whatever other shards have.
+        All = "all",
     }
 }
 
@@ -53,24 +42,14 @@ impl Action {
     }
 }
 
-/// How a run ends. An ended run does not begin again.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum RunEnd {
-    Done,
-    Failed,
-    /// The session of the run was gone, and another one has taken its place.
-    Interrupted,
-    Abandoned,
-}
-
-impl RunEnd {
-    pub fn as_str(self) -> &'static str {
-        match self {
-            RunEnd::Done => "done",
-            RunEnd::Failed => "failed",
-            RunEnd::Interrupted => "interrupted",
-            RunEnd::Abandoned => "abandoned",
-        }
+named_enum! {
+    /// How a run ends. An ended run does not begin again.
+    pub enum RunEnd {
+        Done = "done",
+        Failed = "failed",
+        /// The session of the run was gone, and another one has taken its place.
+        Interrupted = "interrupted",
+        Abandoned = "abandoned",
     }
 }
 

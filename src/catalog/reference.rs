@@ -8,31 +8,22 @@ use super::table_policy::TableName;
 use super::trusted_owner;
 use crate::clean;
 use crate::error::Failure;
+use crate::named_enum::named_enum;
 use crate::server::sql;
 use pgrx::datum::{Interval, TimestampWithTimeZone};
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
-/// The progress of a shard with a set.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum ReferenceState {
-    /// The copy does not have all tables as a whole yet.
-    Filling,
-    Following,
-    /// The shard does not answer.
-    Away,
-    /// An operator must act.
-    Failed,
-}
-
-impl ReferenceState {
-    pub fn as_str(self) -> &'static str {
-        match self {
-            ReferenceState::Filling => "filling",
-            ReferenceState::Following => "following",
-            ReferenceState::Away => "away",
-            ReferenceState::Failed => "failed",
-        }
+named_enum! {
+    /// The progress of a shard with a set.
+    pub enum ReferenceState {
+        /// The copy does not have all tables as a whole yet.
+        Filling = "filling",
+        Following = "following",
+        /// The shard does not answer.
+        Away = "away",
+        /// An operator must act.
+        Failed = "failed",
     }
 }
 

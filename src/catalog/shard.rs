@@ -3,6 +3,7 @@
 use super::caller::Caller;
 use crate::catalog::declaration;
 use crate::error::{Failure, SqlState};
+use crate::named_enum::named_enum;
 use crate::remote::conninfo::{Conninfo, ConninfoError};
 use crate::server::sql::{self, Row};
 use crate::words::of_split;
@@ -131,43 +132,27 @@ impl From<TopologyError> for Failure {
     }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ShardStatus {
-    Active,
-    /// The shard serves reads and writes, takes no placement, and is not the target of a split.
-    Draining,
-    /// The shard is not routed to.
-    Disabled,
+named_enum! {
+    pub enum ShardStatus {
+        Active = "active",
+        /// The shard serves reads and writes, takes no placement, and is not the target of a split.
+        Draining = "draining",
+        /// The shard is not routed to.
+        Disabled = "disabled",
+    }
 }
 
 impl ShardStatus {
-    pub fn as_str(self) -> &'static str {
-        match self {
-            ShardStatus::Active => "active",
-            ShardStatus::Draining => "draining",
-            ShardStatus::Disabled => "disabled",
-        }
-    }
-
     pub fn parse(text: &str) -> Result<ShardStatus, TopologyError> {
-        match text {
-            "active" => Ok(ShardStatus::Active),
-            "draining" => Ok(ShardStatus::Draining),
-            "disabled" => Ok(ShardStatus::Disabled),
-            other => Err(TopologyError::Invalid {
-                argument: "status",
-                problem: format!("\"{other}\" is not one of \"active\", \"draining\", \"disabled\""),
-            }),
-        }
+        ShardStatus::from_name(text).ok_or_else(|| TopologyError::Invalid {
+            argument: "status",
+            problem: format!("\"{text}\" is not one of {}", ShardStatus::names()),
+        })
     }
 
     /// Converts a value that the catalog's own check has admitted.
     pub fn from_catalog(text: &str) -> ShardStatus {
-        match text {
-            "active" => ShardStatus::Active,
-            "draining" => ShardStatus::Draining,
-            _ => ShardStatus::Disabled,
-        }
+        ShardStatus::from_name(text).unwrap_or(ShardStatus::Disabled)
     }
 }
 

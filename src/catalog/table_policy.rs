@@ -5,6 +5,7 @@ use super::caller::Caller;
 use super::keyspace::LockedKeyspace;
 use crate::catalog::database_location;
 use crate::catalog::declaration;
+use crate::named_enum::named_enum;
 use crate::server::sql;
 use pgrx::pg_sys;
 use pgrx::prelude::*;
@@ -71,30 +72,15 @@ fn truncate(mut name: String) -> String {
     name
 }
 
-/// How a table's rows are spread over the shards.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Policy {
-    /// Each row on the shard of its key.
-    Sharded,
-    /// All rows on every shard.
-    Reference,
-    /// All rows on one server, which only the application knows.
-    Global,
-}
-
-impl Policy {
-    pub const ALL: [Policy; 3] = [Policy::Sharded, Policy::Reference, Policy::Global];
-
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Policy::Sharded => "sharded",
-            Policy::Reference => "reference",
-            Policy::Global => "global",
-        }
-    }
-
-    pub fn parse(text: &str) -> Option<Policy> {
-        Policy::ALL.into_iter().find(|policy| policy.as_str() == text)
+named_enum! {
+    /// How a table's rows are spread over the shards.
+    pub enum Policy {
+        /// Each row on the shard of its key.
+        Sharded = "sharded",
+        /// All rows on every shard.
+        Reference = "reference",
+        /// All rows on one server, which only the application knows.
+        Global = "global",
     }
 }
 
@@ -140,7 +126,7 @@ pub fn all(keyspace: &str) -> Vec<ListedTable> {
             table_name: row.value(1),
             shard_by: row.get(2),
             // The table's CHECK constraint admits no other value.
-            policy: Policy::parse(&row.value::<String>(3)).unwrap_or(Policy::Global),
+            policy: Policy::from_name(&row.value::<String>(3)).unwrap_or(Policy::Global),
             origin: row.get(4),
         },
     )
@@ -210,7 +196,7 @@ pub fn of_other_keyspaces(keyspace: &str, shards: [&str; 2]) -> Vec<OtherTable> 
         schema: row.value(2),
         name: row.value(3),
         // The table's CHECK constraint admits no other value.
-        policy: Policy::parse(&row.value::<String>(4)).unwrap_or(Policy::Global),
+        policy: Policy::from_name(&row.value::<String>(4)).unwrap_or(Policy::Global),
     })
 }
 

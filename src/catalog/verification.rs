@@ -2,27 +2,18 @@
 //! Rows are inserted by a request and deleted with the split's installation.
 
 use crate::clean;
+use crate::named_enum::named_enum;
 use crate::server::sql;
 
 /// The greatest number of keys that are kept of one table; further ones are only counted.
 pub const MOST_DIFFERENCES: i64 = 10_000;
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum VerificationStatus {
-    Pending,
-    Running,
-    Passed,
-    Differs,
-}
-
-impl VerificationStatus {
-    fn as_str(self) -> &'static str {
-        match self {
-            VerificationStatus::Pending => "pending",
-            VerificationStatus::Running => "running",
-            VerificationStatus::Passed => "passed",
-            VerificationStatus::Differs => "differs",
-        }
+named_enum! {
+    pub enum VerificationStatus {
+        Pending = "pending",
+        Running = "running",
+        Passed = "passed",
+        Differs = "differs",
     }
 }
 

@@ -87,7 +87,7 @@ fn heading(request: &GatewayRequest, map: &KeyspaceMap) -> String {
         "{comment} Made by shard_gateway_config({}).\n{comment} Strategy {}, keys of type {}, routing version {}.\n",
         arguments.join(", "),
         map.keyspace.strategy.name(),
-        map.keyspace.key_type().name(),
+        map.keyspace.key_type().as_str(),
         map.version
     )
 }

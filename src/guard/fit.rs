@@ -84,7 +84,7 @@ fn column_of(shape: &TableShape, shard_by: &str, keyspace: &Keyspace) -> std::re
         Err(format!(
             "has keys of type {}, and the keyspace has {}",
             column.type_name,
-            keyspace.key_type().name()
+            keyspace.key_type().as_str()
         ))
     }
 }

@@ -4,27 +4,24 @@ use super::rendezvous::{self, Candidate};
 use super::{error, free_slots, settle};
 use crate::catalog::shard::POSTGRES;
 use crate::error::Failure;
+use crate::named_enum::named_enum;
 use crate::server::sql::{self, Prepared, Row};
 use pgrx::pg_sys;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum PlacementStrategy {
-    /// The shard that has the fewest free slots, but at least one.
-    FillFirst,
-    /// The shard with the most free slots.
-    Spread,
-    /// The shard that the hash of the key selects.
-    Consistent,
+named_enum! {
+    pub enum PlacementStrategy {
+        /// The shard that has the fewest free slots, but at least one.
+        FillFirst = "fill_first",
+        /// The shard with the most free slots.
+        Spread = "spread",
+        /// The shard that the hash of the key selects.
+        Consistent = "consistent",
+    }
 }
 
 impl PlacementStrategy {
     pub fn parse(text: &str) -> Result<PlacementStrategy, Failure> {
-        match text {
-            "fill_first" => Ok(PlacementStrategy::FillFirst),
-            "spread" => Ok(PlacementStrategy::Spread),
-            "consistent" => Ok(PlacementStrategy::Consistent),
-            other => Err(error::unknown_strategy(other)),
-        }
+        PlacementStrategy::from_name(text).ok_or_else(|| error::unknown_strategy(text))
     }
 }
 

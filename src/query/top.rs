@@ -12,6 +12,7 @@ use crate::catalog::keyspace::{self, Keyspace};
 use crate::catalog::routing_history;
 use crate::catalog::table_policy::{self, TableName, TablePolicy};
 use crate::error::Failure;
+use crate::named_enum::named_enum;
 use crate::remote::fan_out::Question;
 use crate::remote::quote::{ident, literal};
 use crate::remote::result::Rows;
@@ -25,27 +26,16 @@ const LEAST_PAGES: f64 = 128.0;
 /// The number of rows of a table, the last written ones, by which its writes are attributed.
 const YOUNGEST: usize = 2000;
 
-/// The order of the keys.
-#[derive(Clone, Copy)]
-pub enum TopOrder {
-    Rows,
-    Bytes,
-    Writes,
+named_enum! {
+    /// The order of the keys.
+    pub enum TopOrder {
+        Rows = "rows",
+        Bytes = "bytes",
+        Writes = "writes",
+    }
 }
 
 impl TopOrder {
-    pub fn parse(text: &str) -> Option<TopOrder> {
-        [TopOrder::Rows, TopOrder::Bytes, TopOrder::Writes].into_iter().find(|by| by.as_str() == text)
-    }
-
-    fn as_str(self) -> &'static str {
-        match self {
-            TopOrder::Rows => "rows",
-            TopOrder::Bytes => "bytes",
-            TopOrder::Writes => "writes",
-        }
-    }
-
     fn of(self, found: &KeyEstimate) -> i64 {
         match self {
             TopOrder::Rows => found.rows,

@@ -71,9 +71,8 @@ struct Layout {
 
 fn plan(strategy: &str, key_type: KeyType, rest: StrategyArguments) -> Result<Layout, Failure> {
     let Some(kind) = StrategyKind::from_name(strategy) else {
-        let names = StrategyKind::ALL.map(StrategyKind::name).into_iter().chain([lookup::STRATEGY]);
-        let names: Vec<String> = names.map(|name| format!("\"{name}\"")).collect();
-        let problem = format!("\"{strategy}\" is not one of {}", names.join(", "));
+        let problem =
+            format!("\"{strategy}\" is not one of {}, \"{}\"", StrategyKind::names(), lookup::STRATEGY);
         return Err(error::invalid("strategy", problem));
     };
     match kind.with(key_type.ordered(), None) {
@@ -95,7 +94,7 @@ fn plan(strategy: &str, key_type: KeyType, rest: StrategyArguments) -> Result<La
 }
 
 fn no_order(key_type: KeyType) -> Failure {
-    let problem = format!("keys of a hash or range keyspace cannot be of type {}", key_type.name());
+    let problem = format!("keys of a hash or range keyspace cannot be of type {}", key_type.as_str());
     error::invalid("key_type", problem)
 }
 
@@ -286,10 +285,8 @@ fn check_not_planned(keyspace: &Keyspace) -> Result<(), Failure> {
 }
 
 fn parse_policy(text: &str) -> Result<Policy, Failure> {
-    Policy::parse(text).ok_or_else(|| {
-        let names = Policy::ALL.map(|policy| format!("\"{}\"", policy.as_str())).join(", ");
-        error::invalid("policy", format!("\"{text}\" is not one of {names}"))
-    })
+    Policy::from_name(text)
+        .ok_or_else(|| error::invalid("policy", format!("\"{text}\" is not one of {}", Policy::names())))
 }
 
 fn shard_by(new: &NewTable<'_>) -> Result<String, Failure> {
@@ -369,9 +366,9 @@ fn settle_key_type(
         Some(is) if given.is_none() && is.is_text() => {
             let message = format!(
                 "the shard-by column is of type {}, but keys of keyspace \"{}\" are of type {}",
-                wanted.name(),
+                wanted.as_str(),
                 keyspace.name,
-                is.name()
+                is.as_str()
             );
             ereport!(PgLogLevel::WARNING, PgSqlErrorCode::ERRCODE_WARNING, message);
             Ok(())

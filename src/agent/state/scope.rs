@@ -31,7 +31,7 @@ pub fn drop(connection: &mut Connection, split: i64, side: Side) -> Result<()> {
 /// Returns the columns of a range's bounds.
 pub fn range_columns(of: Ordered) -> String {
     let collate = if of == Ordered::Text { " COLLATE pg_catalog.\"C\"" } else { "" };
-    format!("lower {0}{collate}, upper {0}{collate}", of.name())
+    format!("lower {0}{collate}, upper {0}{collate}", of.as_str())
 }
 
 /// Returns the keys or buckets in one of the agent's tables that a condition selects.
