@@ -119,7 +119,7 @@ impl SettleQuestion<'_> {
     ) -> Result<PreparedFate, Failure> {
         loop {
             let found = self.ask(format!("SELECT {}", transaction.columns()))?;
-            let cells: Vec<Option<&str>> = found.rows.iter().flatten().map(Option::as_deref).collect();
+            let cells = found.cells();
             let Some(fate) = transaction.fate(&cells) else {
                 return Err(RemoteError::unreadable(self.shard, "the outcome of a transaction").into());
             };

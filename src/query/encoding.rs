@@ -236,7 +236,7 @@ fn quoted(rest: &str, quote: char, has_backslashes: bool) -> usize {
 }
 
 /// Returns the length of a comment, which may contain others.
-fn comment(rest: &str) -> usize {
+pub fn comment(rest: &str) -> usize {
     let (mut depth, mut at) = (0, 0);
     while let Some(left) = rest.get(at..).filter(|left| !left.is_empty()) {
         if left.starts_with("/*") {

@@ -23,6 +23,11 @@ impl Rows {
     pub fn scalar(&self) -> Option<&str> {
         self.rows.first()?.first()?.as_deref()
     }
+
+    /// Returns the cells of all rows, one row after the other.
+    pub fn cells(&self) -> Vec<Option<&str>> {
+        self.rows.iter().flatten().map(Option::as_deref).collect()
+    }
 }
 
 /// The kind of a result.
