@@ -4,6 +4,7 @@
 use crate::clean;
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
+use std::borrow::Cow;
 use std::ffi::{CString, c_char, c_int};
 
 /// A SQLSTATE, five characters.
@@ -78,6 +79,12 @@ impl Failure {
         self
     }
 
+    /// Adds to the hint.
+    pub fn more_hint(self, more: &str) -> Failure {
+        let hint = self.hint.as_deref().map_or(more.to_owned(), |hint| format!("{hint} {more}"));
+        self.hint(hint)
+    }
+
     /// Returns the message and the hint in one line.
     pub fn in_one_line(&self) -> String {
         told(&self.message, self.hint.as_deref())
@@ -93,6 +100,26 @@ impl Failure {
             hint: more(&self.hint),
         }
     }
+}
+
+/// Refuses the value of an argument.
+pub fn invalid(argument: &str, problem: impl std::fmt::Display) -> Failure {
+    Failure::new(SqlState::INVALID_VALUE, format!("invalid value for \"{argument}\": {problem}"))
+}
+
+/// Warns the client.
+#[track_caller]
+pub fn warn(text: impl Into<Cow<'static, str>>, hint: impl Into<String>) {
+    ErrorReport::new(PgSqlErrorCode::ERRCODE_WARNING, text, "shardmaster")
+        .set_hint(hint)
+        .report(PgLogLevel::WARNING);
+}
+
+#[track_caller]
+pub fn notice(text: impl Into<Cow<'static, str>>, hint: impl Into<String>) {
+    ErrorReport::new(PgSqlErrorCode::ERRCODE_SUCCESSFUL_COMPLETION, text, "shardmaster")
+        .set_hint(hint)
+        .report(PgLogLevel::NOTICE);
 }
 
 /// Returns a message and its hint in one line.

@@ -24,7 +24,7 @@ macro_rules! named_enum {
 
             /// Lists the names in quotes, for messages.
             pub fn names() -> String {
-                Self::ALL.iter().map(|one| format!("\"{}\"", one.as_str())).collect::<Vec<_>>().join(", ")
+                $crate::words::quoted(Self::ALL.iter().map(|one| one.as_str()))
             }
         }
     };

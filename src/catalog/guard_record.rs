@@ -262,7 +262,7 @@ impl GuardRecord {
 
     /// Whether another namespace of the same database has some of its tables, through the tables' own schemas.
     pub fn shares_tables_with(&self, shard: &Shard) -> bool {
-        let has_schema = |table: &String| TableName::parse(table).is_some_and(|table| table.schema.is_some());
+        let has_schema = |table: &String| TableName::of(table).schema.is_some();
         self.shard_key != shard.shard_key
             && self.tables.iter().any(has_schema)
             && shard::by_key(&self.shard_key).is_ok_and(|own| {

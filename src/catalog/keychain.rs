@@ -2,6 +2,7 @@
 
 use super::caller::Caller;
 use super::local;
+use crate::error::{Failure, SqlState};
 use crate::server::sql::{self, Row};
 use pgrx::datum::DatumWithOid;
 use pgrx::prelude::TimestampWithTimeZone;
@@ -53,6 +54,11 @@ pub fn count_latest() -> usize {
     let query = "SELECT count(*) FROM shardmaster.keychain";
     let count = sql::read_one_latest(query, &[], |row| row.value::<i64>(1));
     count.and_then(|count| usize::try_from(count).ok()).unwrap_or_default()
+}
+
+pub fn unknown(alias: &str) -> Failure {
+    Failure::new(SqlState::UNDEFINED_OBJECT, format!("credential \"{alias}\" does not exist"))
+        .hint("shard_credentials() lists them. shard_credential_set() adds one.")
 }
 
 /// Locks all credentials, in the order of their aliases.

@@ -2,6 +2,7 @@
 //! an entry belongs to is found by the place of the source, not by its name.
 
 use super::keyspace::{self, Keyspace};
+use super::routing;
 use super::shard::{self, Shard};
 use super::split_ledger;
 use super::split_state::{IS_ACTIVE, RESTS, end};
@@ -62,11 +63,7 @@ pub fn assigned(keyspace: &Keyspace, names: &[String], shards: &[String]) {
     if !any_stands(&keyspace.name) {
         return;
     }
-    let mut by_shard: BTreeMap<&str, Vec<String>> = BTreeMap::new();
-    for (name, shard) in names.iter().zip(shards) {
-        by_shard.entry(shard).or_default().push(name.clone());
-    }
-    for (shard_key, names) in by_shard {
+    for (shard_key, names) in routing::by_shard(names, shards) {
         let Ok(shard) = shard::by_key(shard_key) else { continue };
         take_out(keyspace, &names, &shard, Then::End);
     }

@@ -7,7 +7,7 @@ use crate::keys::interval::{self, Interval};
 use crate::keys::ordered::Ordered;
 use crate::keys::strategy::EntryLookup;
 use crate::server::sql;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 /// The properties of a new routing version.
 #[derive(Default)]
@@ -24,6 +24,15 @@ pub struct RoutingChange<'a> {
     pub moved_by: Option<i64>,
     /// The operator has determined where the rows are.
     pub is_forced: bool,
+}
+
+/// Groups names of entries by the shards that they are routed to.
+pub fn by_shard<'a>(names: &[String], shards: &'a [String]) -> BTreeMap<&'a str, Vec<String>> {
+    let mut by_shard: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    for (name, shard) in names.iter().zip(shards) {
+        by_shard.entry(shard).or_default().push(name.clone());
+    }
+    by_shard
 }
 
 /// Returns the shard that each of the keys is written to now; keys without an entry are left out.

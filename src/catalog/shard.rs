@@ -2,7 +2,7 @@
 
 use super::caller::Caller;
 use crate::catalog::declaration;
-use crate::error::{Failure, SqlState};
+use crate::error::{Failure, SqlState, invalid};
 use crate::named_enum::named_enum;
 use crate::remote::conninfo::{Conninfo, ConninfoError};
 use crate::server::sql::{self, Row};
@@ -18,8 +18,6 @@ pub enum TopologyError {
     Unknown(String),
     #[error("shard \"{0}\" already exists")]
     Exists(String),
-    #[error("invalid value for \"{argument}\": {problem}")]
-    Invalid { argument: &'static str, problem: String },
     #[error("shard of kind \"{0}\" cannot have a connection string")]
     ConninfoOfOtherKind(String),
     #[error("shard \"{shard}\" is of kind \"{kind}\", which has no connections")]
@@ -56,7 +54,6 @@ impl From<TopologyError> for Failure {
                 SqlState::DUPLICATE_OBJECT,
                 Some("shard_topology() lists the shards, shard_set_endpoint() changes where one is."),
             ),
-            TopologyError::Invalid { .. } => (SqlState::INVALID_VALUE, None),
             TopologyError::ConninfoOfOtherKind(_) => {
                 (SqlState::INVALID_VALUE, Some("Only shards of kind \"postgres\" have connections."))
             }
@@ -143,11 +140,9 @@ named_enum! {
 }
 
 impl ShardStatus {
-    pub fn parse(text: &str) -> Result<ShardStatus, TopologyError> {
-        ShardStatus::from_name(text).ok_or_else(|| TopologyError::Invalid {
-            argument: "status",
-            problem: format!("\"{text}\" is not one of {}", ShardStatus::names()),
-        })
+    pub fn parse(text: &str) -> Result<ShardStatus, Failure> {
+        let problem = || format!("\"{text}\" is not one of {}", ShardStatus::names());
+        ShardStatus::from_name(text).ok_or_else(|| invalid("status", problem()))
     }
 
     /// Converts a value that the catalog's own check has admitted.
@@ -197,6 +192,14 @@ fn from_row(row: Row<'_>) -> Shard {
 impl Shard {
     pub fn holds_rows(&self) -> bool {
         self.kind == POSTGRES
+    }
+
+    /// Requires that it holds rows.
+    pub fn require_server(&self) -> Result<(), TopologyError> {
+        if self.holds_rows() {
+            return Ok(());
+        }
+        Err(TopologyError::NoServer { shard: self.shard_key.clone(), kind: self.kind.clone() })
     }
 
     /// Whether the shard is routed to and used in plans.

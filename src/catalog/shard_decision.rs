@@ -3,7 +3,7 @@
 
 use super::split_state::IS_OVER;
 use crate::keys::strategy::Strategy;
-use crate::server::{instance, sql};
+use crate::server::{index_scan, instance, sql};
 use crate::words::counted;
 use pgrx::pg_sys;
 
@@ -161,15 +161,7 @@ pub fn is_here() -> bool {
 
 /// Returns the number of their table, which distinguishes an installation from another one in this database.
 pub fn relation() -> Option<u32> {
-    // SAFETY: this reads the system cache with NUL-terminated names, in a transaction.
-    let relation = unsafe {
-        let schema = pg_sys::get_namespace_oid(c"shardmaster".as_ptr(), true);
-        match schema {
-            pg_sys::Oid::INVALID => pg_sys::Oid::INVALID,
-            schema => pg_sys::get_relname_relid(c"lost_decision".as_ptr(), schema),
-        }
-    };
-    (relation != pg_sys::Oid::INVALID).then(|| relation.to_u32())
+    index_scan::relation_of_catalog(c"lost_decision").map(pg_sys::Oid::to_u32)
 }
 
 /// Returns for each decision, in order, whether this master knows it.

@@ -5,6 +5,7 @@ use super::caller::Caller;
 use super::keyspace::LockedKeyspace;
 use crate::catalog::database_location;
 use crate::catalog::declaration;
+use crate::error::{Failure, SqlState};
 use crate::named_enum::named_enum;
 use crate::server::sql;
 use pgrx::pg_sys;
@@ -31,6 +32,16 @@ impl TableName {
             (Some(schema), Some(name), None) => Some(TableName { schema: Some(schema), name }),
             _ => None,
         }
+    }
+
+    /// Takes what is no name as a name without a schema.
+    pub fn of(text: &str) -> TableName {
+        TableName::parse(text).unwrap_or_else(|| TableName { schema: None, name: text.to_owned() })
+    }
+
+    /// Returns schema and name on a shard of this namespace.
+    pub fn on(self, namespace: &str) -> (String, String) {
+        (self.schema.unwrap_or_else(|| namespace.to_owned()), self.name)
     }
 
     /// Returns the name as SQL writes it, quoted where needed: the form that the catalog keeps.
@@ -145,6 +156,16 @@ pub fn list(keyspace: &str) -> Vec<TablePolicy> {
         shard_by: row.value(2),
         by_superuser: row.value(3),
     })
+}
+
+/// Returns the sharded tables of a keyspace, of which there must be some.
+pub fn require(keyspace: &str) -> Result<Vec<TablePolicy>, Failure> {
+    let policies = list(keyspace);
+    if policies.is_empty() {
+        let text = format!("keyspace \"{keyspace}\" has no tables");
+        return Err(Failure::new(SqlState::NOT_IN_STATE, text).hint("shard_table_add() adds tables."));
+    }
+    Ok(policies)
 }
 
 /// A table of a keyspace whose rows have no key.

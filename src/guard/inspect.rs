@@ -88,11 +88,7 @@ fn compared(
     let rows = session.run(&format!("SELECT count(*) FROM {}", there.table()))?;
     let entries = number::count(session.shard(), "the number of entries on a guard's list", rows.scalar())?;
     let guarded: BTreeSet<(String, String)> = triggers::guarded_tables(session, there)?.into_iter().collect();
-    let named = |table: &&String| {
-        let plain = || TableName { schema: None, name: (*table).clone() };
-        let table = TableName::parse(table).unwrap_or_else(plain);
-        (table.schema.unwrap_or_else(|| shard.namespace.clone()), table.name)
-    };
+    let named = |table: &&String| TableName::of(table).on(&shard.namespace);
     let (with, without): (Vec<&String>, Vec<&String>) =
         known.tables.iter().partition(|table| guarded.contains(&named(table)));
     let list = |tables: &[&String]| tables.iter().map(|table| table.as_str()).collect::<Vec<_>>().join(", ");

@@ -7,7 +7,7 @@ use super::points::{COPIED, DELETED, STAGED};
 use super::session::{MoveSession, Sees};
 use super::statements::{self, Chosen};
 use crate::catalog::misplaced_run::Action;
-use crate::error::{Failure, SqlState};
+use crate::error::Failure;
 use crate::misplaced::fk_group::Unit;
 use crate::misplaced::key_batch::Lot;
 use crate::misplaced::table_pair::MovedTable;
@@ -15,7 +15,7 @@ use crate::remote::RemoteError;
 use crate::remote::copy::Bounds;
 use crate::remote::pipe;
 use crate::remote::result::Rows;
-use crate::server::injection::{InjectedFault, Point, reach_in_session};
+use crate::server::injection::{Point, reach_in_session};
 use std::time::Duration;
 
 /// The number of rows up to which they are compared one by one; for more, the right shard's planner decides.
@@ -341,6 +341,5 @@ fn odd_rows<'a>(
 }
 
 pub fn reach(point: &'static Point) -> Result<(), Failure> {
-    reach_in_session(point)
-        .map_err(|fault: InjectedFault| Failure::new(SqlState::INTERNAL, fault.to_string()))
+    Ok(reach_in_session(point)?)
 }

@@ -8,7 +8,7 @@ use crate::catalog::keychain;
 use crate::catalog::login::{self as stored, ListedLogin, Login};
 use crate::catalog::name;
 use crate::catalog::shard::{self, Shard};
-use crate::error::{Failure, SqlState};
+use crate::error::{Failure, SqlState, invalid};
 use crate::remote::RemoteError;
 use crate::remote::conninfo::Conninfo;
 use crate::remote::params::Params;
@@ -19,10 +19,6 @@ use std::time::Duration;
 const OF_MOVER: [&str; 7] =
     ["user", "password", "passfile", "sslcert", "sslkey", "sslpassword", "require_auth"];
 
-fn invalid(argument: &str, problem: &str) -> Failure {
-    Failure::new(SqlState::INVALID_VALUE, format!("invalid value for \"{argument}\": {problem}"))
-}
-
 /// Returns one shard, or None for all that have no login of their own.
 fn named(shard_key: Option<&str>) -> Result<Option<Shard>, Failure> {
     let Some(key) = shard_key else { return Ok(None) };
@@ -30,7 +26,7 @@ fn named(shard_key: Option<&str>) -> Result<Option<Shard>, Failure> {
     if found.holds_rows() {
         return Ok(Some(found));
     }
-    Err(invalid("shard", &format!("shard \"{key}\" is of kind \"{}\", which has no connections", found.kind)))
+    Err(invalid("shard", format!("shard \"{key}\" is of kind \"{}\", which has no connections", found.kind)))
 }
 
 pub fn set(
@@ -43,7 +39,7 @@ pub fn set(
     let shard = named(shard_key)?;
     let role = stored::role_by_name(role).ok_or_else(|| error::unknown_role(role))?;
     if let Some(problem) = name::problem(username) {
-        return Err(invalid("username", &problem.to_string()));
+        return Err(invalid("username", problem));
     }
     let all = match &shard {
         Some(shard) => vec![shard.clone()],
@@ -51,10 +47,7 @@ pub fn set(
     };
     all.iter().try_for_each(|shard| require_no_mover(shard, username).map(|_| ()))?;
     if let Some(alias) = alias {
-        keychain::lock_kind(alias).ok_or_else(|| {
-            Failure::new(SqlState::UNDEFINED_OBJECT, format!("credential \"{alias}\" does not exist"))
-                .hint("shard_credentials() lists them. shard_credential_set() adds one.")
-        })?;
+        keychain::lock_kind(alias).ok_or_else(|| keychain::unknown(alias))?;
     }
     stored::set(role, shard.as_ref(), username, alias, caller);
     Ok(())

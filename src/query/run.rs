@@ -17,6 +17,7 @@ use crate::remote::fan_out::{NextRow, Question, ShardRow};
 use crate::remote::quote::array_literal;
 use crate::remote::result::Rows;
 use crate::server::sql;
+use crate::words::listed;
 use pgrx::pg_sys;
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -183,10 +184,7 @@ pub fn chosen(names: Option<&[String]>) -> Result<Vec<Shard>, Failure> {
     let mut shards: Vec<Shard> = Vec::new();
     for name in names {
         let shard = shard::by_key(name)?;
-        if !shard.holds_rows() {
-            let (shard, kind) = (shard.shard_key, shard.kind);
-            return Err(shard::TopologyError::NoServer { shard, kind }.into());
-        }
+        shard.require_server()?;
         if !shard.is_active() {
             return Err(error::disabled(&shard.shard_key));
         }
@@ -293,8 +291,8 @@ impl RunningQuery {
             let Some(tables) = tables else { continue };
             let read = found.as_ref().and_then(|rows| rows.scalar()).map(str::to_owned);
             if let Some(what) = read.or_else(|| query.says_only().then(|| "ONLY".to_owned())) {
-                let splits: Vec<String> = between::splits(tables).iter().map(i64::to_string).collect();
-                return Err(error::reads_past(&entrance.shard.shard_key, &what, &splits.join(", ")));
+                let splits = listed(between::splits(tables));
+                return Err(error::reads_past(&entrance.shard.shard_key, &what, &splits));
             }
         }
         Ok(())

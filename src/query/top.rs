@@ -2,7 +2,6 @@
 //! pages. So a table of any size takes as long as one of some dozens of megabytes.
 
 use super::login::{self, LoginWay};
-use super::misplaced::no_tables;
 use super::opening::Manners;
 use super::run::chosen;
 use super::sessions::QuerySessions;
@@ -109,10 +108,7 @@ impl TopQuery<'_> {
     fn prepare(&self) -> Result<PreparedTop, Failure> {
         Caller::as_owner(|caller| {
             let keyspace = keyspace::find(self.keyspace)?;
-            let policies = table_policy::list(self.keyspace);
-            if policies.is_empty() {
-                return Err(no_tables(self.keyspace));
-            }
+            let policies = table_policy::require(self.keyspace)?;
             let role = login::role_of(caller)?;
             let named = self.shard.map(|shard| [shard.to_owned()]);
             let shards = chosen(named.as_ref().map(|names| names.as_slice()))?;

@@ -6,11 +6,8 @@ use crate::keys::interval::Empty;
 use crate::keys::key_type::{KeyType, Unsupported};
 use crate::keys::strategy::Strategy;
 use serde_json::json;
-use std::fmt::Display;
 
-pub fn invalid(argument: &str, problem: impl Display) -> Failure {
-    Failure::new(SqlState::INVALID_VALUE, format!("invalid value for \"{argument}\": {problem}"))
-}
+pub use crate::error::invalid;
 
 pub fn unknown_keyspace(keyspace: &str) -> Failure {
     Failure::new(SqlState::UNDEFINED_OBJECT, format!("keyspace \"{keyspace}\" does not exist"))

@@ -16,11 +16,11 @@ use crate::catalog::routing;
 use crate::catalog::shard;
 use crate::catalog::split;
 use crate::catalog::table_policy::{self, ListedTable, Policy, ShardByColumn, TableName};
-use crate::error::{Failure, SqlState, required};
+use crate::error::{Failure, SqlState, notice, required};
 use crate::keys::key_type::KeyType;
 use crate::keys::strategy::{MissingArgument, Strategy, StrategyKind};
 use crate::server::wake;
-use pgrx::pg_sys::panic::ErrorReport;
+use crate::words::listed;
 use pgrx::prelude::*;
 use std::num::NonZeroU32;
 
@@ -311,11 +311,7 @@ fn check_origin(new: &NewTable<'_>, policy: Policy) -> Result<(), Failure> {
     match (policy, &new.origin) {
         (Policy::Reference, Some(origin)) => {
             let shard = shard::by_key(origin)?;
-            if shard.holds_rows() {
-                return Ok(());
-            }
-            let (shard, kind) = (shard.shard_key, shard.kind);
-            Err(shard::TopologyError::NoServer { shard, kind }.into())
+            Ok(shard.require_server()?)
         }
         (Policy::Reference, None) => {
             Err(error::invalid("origin", "the origin is needed: the shard whose rows the others copy"))
@@ -378,15 +374,10 @@ fn settle_key_type(
 }
 
 fn notice_unknown_type() {
-    ErrorReport::new(
-        PgSqlErrorCode::ERRCODE_SUCCESSFUL_COMPLETION,
+    notice(
         "the table is not in this database: keys are taken as text",
-        "shardmaster",
-    )
-    .set_hint(
         "If the shard-by column is not text, pass its type as key_type, for example key_type => 'bigint'.",
-    )
-    .report(PgLogLevel::NOTICE);
+    );
 }
 
 /// Requires that keys which were assigned as text are in the canonical form of the type.
@@ -426,10 +417,9 @@ pub fn table_drop(table: &str, keyspace: &str) -> Result<(), Failure> {
     let keyspace = keyspace::lock(keyspace)?;
     let table = parse_table(table)?;
     leave_plans(&keyspace, &table)?;
-    let splits: Vec<String> =
-        redirect::splits_of_table(&keyspace.name, &table.quoted()).iter().map(i64::to_string).collect();
+    let splits = redirect::splits_of_table(&keyspace.name, &table.quoted());
     if !splits.is_empty() {
-        return Err(error::table_redirected(&keyspace.name, &table.quoted(), &splits.join(", ")));
+        return Err(error::table_redirected(&keyspace.name, &table.quoted(), &listed(splits)));
     }
     let guarded = guard_record::shards_of_table(&keyspace.name, &table.quoted());
     if !guarded.is_empty() {

@@ -62,10 +62,7 @@ impl SchemaLook {
             let role = login::role_of(caller)?;
             let ways = shards.iter().map(|key| {
                 let shard = shard::by_key(key)?;
-                if !shard.holds_rows() {
-                    let (shard, kind) = (shard.shard_key, shard.kind);
-                    return Err(shard::TopologyError::NoServer { shard, kind }.into());
-                }
+                shard.require_server()?;
                 login::entrance(&role, &shard, timeout)
             });
             let ways = ways.collect::<Result<Vec<_>, Failure>>()?;

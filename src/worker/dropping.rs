@@ -8,11 +8,10 @@ use crate::catalog::execution;
 use crate::catalog::guard_record;
 use crate::catalog::local;
 use crate::catalog::redirect;
-use crate::error::{Failure, SqlState};
+use crate::error::{Failure, SqlState, notice};
 use crate::majors;
 use crate::server::sql;
-use crate::words::of_split;
-use pgrx::pg_sys::panic::ErrorReport;
+use crate::words::{of_split, quoted};
 use pgrx::prelude::*;
 use std::ffi::CStr;
 
@@ -125,14 +124,13 @@ fn tell_of_redirects() {
     if shards.is_empty() {
         return;
     }
-    let names: Vec<String> = shards.iter().map(|shard| format!("\"{shard}\"")).collect();
-    ErrorReport::new(
-        PgSqlErrorCode::ERRCODE_SUCCESSFUL_COMPLETION,
-        format!("clients with a stale route are still refused by the sources of finished splits: {}", names.join(", ")),
-        "shardmaster",
-    )
-    .set_hint("SELECT shard_split_redirect_drop() of these splits ends that while the extension exists. After that, DROP SCHEMA shardmaster_agent CASCADE on each of these shards does.")
-    .report(PgLogLevel::NOTICE);
+    notice(
+        format!(
+            "clients with a stale route are still refused by the sources of finished splits: {}",
+            quoted(&shards)
+        ),
+        "SELECT shard_split_redirect_drop() of these splits ends that while the extension exists. After that, DROP SCHEMA shardmaster_agent CASCADE on each of these shards does.",
+    );
 }
 
 /// Returns the items of a list, which may be NULL.
