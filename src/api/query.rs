@@ -4,7 +4,7 @@ use super::arguments::{invalid, longest_wait, names_of};
 use super::rows::RowSet;
 use super::{on_primary, row};
 use crate::catalog::caller::Caller;
-use crate::error::{Failure, SqlState, required};
+use crate::error::{Failure, SqlState, raise, required};
 use crate::query::login;
 use crate::query::record::{AS_SENT, ERROR, Json, RecordShape, report};
 use crate::query::run::{Query, QueryEvent, RunningQuery, Statement, require_fit};
@@ -159,11 +159,6 @@ impl Iterator for JsonRows {
             }
         }
     }
-}
-
-pub(super) fn raise(failure: Failure) -> ! {
-    ErrorReport::from(failure).report(PgLogLevel::ERROR);
-    unreachable!("an error was raised")
 }
 
 // SAFETY: the datum is a result of the input function of jsonb.

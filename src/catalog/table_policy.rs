@@ -161,11 +161,12 @@ pub fn list(keyspace: &str) -> Vec<TablePolicy> {
 /// Returns the sharded tables of a keyspace, of which there must be some.
 pub fn require(keyspace: &str) -> Result<Vec<TablePolicy>, Failure> {
     let policies = list(keyspace);
-    if policies.is_empty() {
-        let text = format!("keyspace \"{keyspace}\" has no tables");
-        return Err(Failure::new(SqlState::NOT_IN_STATE, text).hint("shard_table_add() adds tables."));
-    }
-    Ok(policies)
+    if policies.is_empty() { Err(no_tables(keyspace)) } else { Ok(policies) }
+}
+
+pub fn no_tables(keyspace: &str) -> Failure {
+    Failure::new(SqlState::NOT_IN_STATE, format!("keyspace \"{keyspace}\" has no tables"))
+        .hint("shard_table_add() adds tables.")
 }
 
 /// A table of a keyspace whose rows have no key.

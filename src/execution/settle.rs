@@ -107,7 +107,7 @@ struct SettleQuestion<'a> {
 
 impl SettleQuestion<'_> {
     fn ask(&mut self, question: String) -> Result<Rows, Failure> {
-        let answers = self.sessions.ask(|_| Some(Question::Own(question.clone())))?;
+        let answers = self.sessions.ask(Question::of_all(&question))?;
         let answer = answers.into_iter().next().flatten();
         Ok(answer.ok_or_else(|| RemoteError::unreadable(self.shard, "nothing"))?)
     }

@@ -51,7 +51,7 @@ impl Import<'_> {
         let tables: Vec<TableName> =
             policies.iter().filter_map(|policy| TableName::parse(&policy.table_name)).collect();
         if tables.is_empty() {
-            return Err(error::no_tables(self.keyspace));
+            return Err(table_policy::no_tables(self.keyspace));
         }
         for (number, table) in tables.iter().enumerate() {
             if let Some(other) = tables[..number].iter().find(|other| other.name == table.name) {

@@ -164,7 +164,7 @@ pub fn confirm(id: i64, resource_id: &str) -> Result<(), Failure> {
     }
     held.check_live()?;
     // One reading of the clock decides that the lease is running, and gives the time of the confirmation.
-    let confirmed = sql::write_returning(
+    let confirmed = sql::write(
         "WITH clock AS MATERIALIZED (SELECT clock_timestamp() AS now),
               confirmed AS (
              UPDATE shardmaster.shard_reservation
@@ -173,11 +173,10 @@ pub fn confirm(id: i64, resource_id: &str) -> Result<(), Failure> {
               WHERE id = $1 AND (lease_expires_at IS NULL OR lease_expires_at > clock.now)
              RETURNING shard_id, slot_no)
          UPDATE shardmaster.shard_slots s SET resource_id = $2
-           FROM confirmed c WHERE s.shard_id = c.shard_id AND s.slot_no = c.slot_no RETURNING 1",
+           FROM confirmed c WHERE s.shard_id = c.shard_id AND s.slot_no = c.slot_no",
         &[id.into(), resource_id.into()],
-        |_| (),
     );
-    if confirmed.is_empty() {
+    if confirmed == 0 {
         return Err(error::not_live(id, "has expired"));
     }
     Ok(())

@@ -98,7 +98,7 @@ fn try_claim(shard_id: i64, request: &SlotRequest<'_>, at: Where) -> Option<Slot
         Where::Everywhere | Where::Counted => (None, 0.0),
     };
     let args = [shard_id.into(), free.into(), part.into(), matches!(at, Where::Counted).into()];
-    let (mut look, shard_key, found) = sql::write_prepared(&FIND, &args, |row| {
+    let (mut look, shard_key, found) = sql::write_one_prepared(&FIND, &args, |row| {
         let look = SlotLook {
             next_slot: row.value(2),
             capacity: row.get(3),
@@ -107,9 +107,7 @@ fn try_claim(shard_id: i64, request: &SlotRequest<'_>, at: Where) -> Option<Slot
             claimed: None,
         };
         (look, row.value::<String>(1), row.get::<i64>(6))
-    })
-    .into_iter()
-    .next()?;
+    })?;
     look.claimed = found.map(|slot_no| take(shard_id, shard_key, slot_no, request));
     Some(look)
 }
@@ -127,8 +125,8 @@ fn take(shard_id: i64, shard_key: String, slot_no: i64, request: &SlotRequest<'_
     // A snapshot from before the key was reserved does not see the reservation. The server then raises 40001 if the
     // statement has a clause for conflicts, and 23505 if not.
     let query = if sql::keeps_its_snapshot() { &RESERVE_IF_SEEN } else { &RESERVE };
-    let made = sql::write_prepared(query, &args, |row| (row.value::<i64>(1), row.get(2)));
-    let (id, lease_expires_at) = made.into_iter().next().unwrap_or_default();
+    let made = sql::write_one_prepared(query, &args, |row| (row.value::<i64>(1), row.get(2)));
+    let (id, lease_expires_at) = made.unwrap_or_default();
     let args = [shard_id.into(), slot_no.into(), id.into(), request.tenant.into()];
     sql::write_prepared(&TAKE, &args, |_| ());
     Claimed { id, shard_key, slot_no, lease_expires_at }

@@ -12,7 +12,7 @@ use crate::catalog::database_location;
 use crate::catalog::keyspace;
 use crate::catalog::shard::{self, Shard};
 use crate::catalog::table_policy::{self, TableName};
-use crate::error::Failure;
+use crate::error::{Failure, on_standby, restricted};
 use crate::remote::fan_out::{NextRow, Question, ShardRow};
 use crate::remote::quote::array_literal;
 use crate::remote::result::Rows;
@@ -114,7 +114,7 @@ impl Query<'_> {
         let texts = running.hide(self, &between)?;
         if self.whole {
             let question = format!("SET row_security = off; {}", database_location::ITSELF);
-            let answers = running.sessions.ask(|_| Some(Question::Own(question.clone())))?;
+            let answers = running.sessions.ask(Question::of_all(&question))?;
             let text = |answer: Option<Rows>| answer.and_then(|rows| rows.scalar().map(str::to_owned));
             running.databases = answers.into_iter().map(text).collect();
         }
@@ -213,10 +213,10 @@ pub fn require_fit(function: &'static str) -> Result<(), Failure> {
     let (is_standby, is_restricted) =
         unsafe { (pg_sys::RecoveryInProgress(), pg_sys::InSecurityRestrictedOperation()) };
     if is_standby {
-        return Err(error::standby(function));
+        return Err(on_standby(function));
     }
     if is_restricted {
-        return Err(error::restricted(function));
+        return Err(restricted(function));
     }
     if sql::keeps_its_snapshot() {
         return Err(error::keeps_snapshot(function));
@@ -301,7 +301,7 @@ impl RunningQuery {
     /// Takes the snapshots: the first query of a transaction takes its snapshot.
     fn take_snapshots(&mut self) -> Result<(), Failure> {
         let begin = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SELECT 1";
-        self.sessions.ask(|_| Some(Question::Own(begin.to_owned()))).map(drop)
+        self.sessions.ask(Question::of_all(begin)).map(drop)
     }
 
     /// Returns what comes next, or None once all shards have answered.
@@ -346,8 +346,7 @@ impl RunningQuery {
         if questions.iter().all(Option::is_none) {
             return Ok(());
         }
-        let answers =
-            self.sessions.ask(|number| questions.get(number).cloned().flatten().map(Question::Own))?;
+        let answers = self.sessions.ask(Question::of_each(&questions))?;
         let lacks = |rows: &Rows| rows.scalar().map(encoding::answer).unwrap_or_default();
         self.letters = answers.iter().map(|rows| rows.as_ref().map(lacks).unwrap_or_default()).collect();
         Ok(())

@@ -22,7 +22,7 @@ use crate::clean;
 use crate::error::{Failure, invalid, warn};
 use crate::placement::{free_slots, shard as placement};
 use crate::remote::quote::literal;
-use crate::words::some_of;
+use crate::words::{listed, some_of};
 
 /// Adds a shard and returns its id.
 pub fn add(new: NewShard, given: &GivenEndpoint, caller: &Caller) -> Result<i64, Failure> {
@@ -275,7 +275,7 @@ fn check_redirects_nobody(shard_key: &str) -> Result<(), TopologyError> {
     if splits.is_empty() {
         return Ok(());
     }
-    let list = |of: &dyn Fn(&(i64, String)) -> String| splits.iter().map(of).collect::<Vec<_>>().join(", ");
+    let list = |of: &dyn Fn(&(i64, String)) -> String| listed(splits.iter().map(of));
     let calls = list(&|(split, _)| format!("shard_split_redirect_drop({split})"));
     Err(TopologyError::Redirects {
         shard: shard_key.into(),

@@ -70,7 +70,7 @@ impl SchemaLook {
         })?;
         let mut sessions = QuerySessions::open(ways, &[], &manners, timeout, false)?;
         let longest = LONGEST_WAIT.as_millis();
-        sessions.ask(|_| Some(Question::Own(format!("{SETTINGS}; SET lock_timeout = {longest}"))))?;
+        sessions.ask(Question::of_all(&format!("{SETTINGS}; SET lock_timeout = {longest}")))?;
         Ok(SchemaLook { tables, sessions, blocks: number_block::known() })
     }
 
@@ -232,7 +232,7 @@ fn tables(keyspace: &str, also: &[String]) -> Result<Vec<TableName>, Failure> {
     let names = everywhere.map(|listed| listed.table_name);
     let names: Vec<String> = names.chain(also.iter().cloned()).collect();
     if names.is_empty() {
-        return Err(error::no_tables(keyspace));
+        return Err(table_policy::no_tables(keyspace));
     }
     let parse = |name: &String| TableName::parse(name).ok_or_else(|| error::not_a_table_name(name));
     names.iter().map(parse).collect()

@@ -279,6 +279,15 @@ pub fn write_prepared<R>(
     }))
 }
 
+/// Returns the first row of `write_prepared`.
+pub fn write_one_prepared<R>(
+    prepared: &'static LocalKey<Prepared>,
+    args: &[DatumWithOid<'_>],
+    row: impl FnMut(Row<'_>) -> R,
+) -> Option<R> {
+    write_prepared(prepared, args, row).into_iter().next()
+}
+
 /// Runs a command that writes or locks; returns the number of rows it touched.
 pub fn write(query: &str, args: &[DatumWithOid<'_>]) -> usize {
     bug_if_error(Spi::connect_mut(|client| Ok::<_, SpiError>(client.update(query, None, args)?.len())))
