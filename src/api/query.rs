@@ -4,6 +4,7 @@ use super::arguments::{invalid, longest_wait, names_of};
 use super::rows::RowSet;
 use super::{on_primary, row};
 use crate::catalog::caller::Caller;
+use crate::catalog::login as logins;
 use crate::error::{Failure, SqlState, raise, required};
 use crate::query::login;
 use crate::query::record::{AS_SENT, ERROR, Json, RecordShape, report};
@@ -65,7 +66,7 @@ fn require_superuser(caller: &Caller) -> Result<(), Failure> {
 #[search_path(pg_catalog, pg_temp)]
 pub fn shard_logins() -> RowSet<row::Login> {
     RowSet::new(
-        login::list()
+        logins::list()
             .into_iter()
             .map(|one| (one.role, one.shard, one.username, one.credential_alias, one.set_by, one.updated_at)),
     )

@@ -18,7 +18,8 @@ mod shards;
 mod statement;
 mod two_phase;
 
-pub use left::{any_left, look_again, orphans, settle_left, to_look_at};
+pub use crate::catalog::execution::to_look_at;
+pub use left::{any_left, look_again, orphans, settle_left};
 
 use crate::catalog::caller::Caller;
 use crate::catalog::declaration;

@@ -5,13 +5,14 @@ use crate::agent::session;
 use crate::catalog::caller::Caller;
 use crate::catalog::database_location;
 use crate::catalog::keychain;
-use crate::catalog::login::{self as stored, ListedLogin, Login};
+use crate::catalog::login::{self as stored, Login};
 use crate::catalog::name;
 use crate::catalog::shard::{self, Shard};
 use crate::error::{Failure, SqlState, invalid};
 use crate::remote::RemoteError;
 use crate::remote::conninfo::Conninfo;
 use crate::remote::params::Params;
+use crate::words::quoted;
 use pgrx::pg_sys;
 use std::time::Duration;
 
@@ -63,10 +64,6 @@ pub fn drop(role: &str, shard_key: Option<&str>) -> Result<(), Failure> {
     Err(Failure::new(SqlState::UNDEFINED_OBJECT, text).hint("shard_logins() lists them."))
 }
 
-pub fn list() -> Vec<ListedLogin> {
-    stored::list()
-}
-
 /// Refuses the mover's user, also if another connection string of the shard determines it. Returns the mover's user.
 fn require_no_mover(shard: &Shard, username: &str) -> Result<String, Failure> {
     let Some(mover) = session::mover(shard)? else {
@@ -85,9 +82,8 @@ pub fn role_of(caller: &Caller) -> Result<(pg_sys::Oid, String), Failure> {
         (Some(role), true) => Ok(role),
         (None, _) => Err(error::no_login(&caller.name())),
         (Some((_, last)), false) => {
-            let mut names: Vec<String> = roles.into_iter().map(|(_, name)| format!("\"{name}\"")).collect();
-            names.push(format!("\"{last}\""));
-            Err(error::several_logins(&caller.name(), &names.join(", ")))
+            let names = roles.iter().map(|(_, name)| name).chain([&last]);
+            Err(error::several_logins(&caller.name(), &quoted(names)))
         }
     }
 }

@@ -8,7 +8,7 @@ use crate::error::{Failure, SqlState, invalid};
 use crate::keychain::kind::{self, CredentialKind};
 use crate::keychain::secret::Secret;
 use crate::keychain::{encrypt, error, master_key};
-use crate::words::quoted;
+use crate::words::{listed, quoted};
 
 fn in_use(alias: &str, shards: &[String], why: &str) -> Failure {
     let text = format!("credential \"{alias}\" is in use by shard {}", quoted(shards));
@@ -90,11 +90,11 @@ fn require_right(kind: &CredentialKind, secret: &Secret, caller: &Caller) -> Res
 }
 
 fn kind_with_secret(name: &str) -> Result<&'static CredentialKind, Failure> {
-    let names: Vec<&str> =
-        kind::KINDS.iter().filter(|kind| kind.has_secret()).map(|kind| kind.name).collect();
-    kind::by_name(name)
-        .filter(|kind| kind.has_secret())
-        .ok_or_else(|| invalid("auth_kind", format!("\"{name}\" is not one of {}", names.join(", "))))
+    let kinds = || kind::KINDS.iter().filter(|kind| kind.has_secret());
+    kinds().find(|kind| kind.name == name).ok_or_else(|| {
+        let names = listed(kinds().map(|kind| kind.name));
+        invalid("auth_kind", format!("\"{name}\" is not one of {names}"))
+    })
 }
 
 pub fn drop(alias: &str) -> Result<(), Failure> {
