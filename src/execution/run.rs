@@ -299,18 +299,20 @@ impl Wave {
         self.record(|id, lane| execution::is_done(id, &lane.shard, Some(lane.rows)))
     }
 
+    /// Makes the shards flush what they have committed, after this command, and asks for the outcomes.
+    pub fn ask_outcomes(&mut self, command: &str) -> Result<Vec<Option<Rows>>, Failure> {
+        let question = |lane: &ExecutionLane| {
+            let status = status(&lane.transaction.as_ref()?.xid);
+            Some(format!("{command}{FLUSH}; SELECT {status}"))
+        };
+        let questions: Vec<Option<String>> = self.lanes.iter().map(question).collect();
+        self.ask(Question::of_each(&questions))
+    }
+
     /// Commits on the shards that have run the statement. Code that runs at a commit may have turned off the wait for
     /// the disk, so a second commit waits for it. If a shard's outcome is not heard, it is asked in another session.
     pub fn commit(&mut self) -> Result<Option<Failure>, Failure> {
-        let questions: Vec<Option<String>> = self
-            .lanes
-            .iter()
-            .map(|lane| {
-                let status = status(&lane.transaction.as_ref()?.xid);
-                Some(format!("COMMIT; {FLUSH}; SELECT {status}"))
-            })
-            .collect();
-        let answers = self.ask(Question::of_each(&questions))?;
+        let answers = self.ask_outcomes("COMMIT; ")?;
         let mut first = None;
         for (number, lane) in self.lanes.iter().enumerate().filter(|(_, lane)| lane.transaction.is_some()) {
             let status = answers.get(number).and_then(Option::as_ref).and_then(Rows::scalar);

@@ -13,7 +13,7 @@ use crate::remote::RemoteError;
 use crate::remote::fan_out::Question;
 use crate::remote::quote::literal;
 use crate::remote::result::Rows;
-use crate::remote::transaction::{FLUSH, FLUSHED, IDENTITY, Transaction, status};
+use crate::remote::transaction::{FLUSHED, IDENTITY, Transaction};
 
 /// Identifies the running server; returns how many prepared transactions it may have, and how many are free.
 const SLOTS: &str =
@@ -104,16 +104,8 @@ impl Wave {
         points::reach(points::DECIDED)?;
         let commits = self.of_gids(|gid| format!("COMMIT PREPARED {}", literal(gid)));
         self.ask(Question::of_each(&commits))?;
-        let xids: Vec<Option<String>> = self
-            .lanes
-            .iter()
-            .map(|lane| {
-                let status = status(&lane.transaction.as_ref()?.xid);
-                // The commit may not have waited for the disk and for standbys; a second commit does.
-                Some(format!("{FLUSH}; SELECT {status}"))
-            })
-            .collect();
-        let answers = self.ask(Question::of_each(&xids))?;
+        // The commits may not have waited for the disk and for standbys; a second commit does.
+        let answers = self.ask_outcomes("")?;
         points::reach(points::COMMITTED)?;
         let mut is_known = true;
         for (lane, answer) in self.lanes.iter().zip(&answers) {

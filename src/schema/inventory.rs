@@ -136,12 +136,9 @@ impl SchemaLook {
         let names = found.iter().filter(|object| object.kind == "table");
         let there: BTreeSet<(String, String)> = names
             .filter_map(|object| TableName::parse(&object.name))
-            .map(|table| (table.schema.unwrap_or_else(|| namespace.clone()), table.name))
+            .map(|table| table.on(namespace))
             .collect();
-        let is_there = |table: &TableName| {
-            let schema = table.schema.as_ref().unwrap_or(namespace).clone();
-            there.contains(&(schema, table.name.clone()))
-        };
+        let is_there = |table: &TableName| there.contains(&table.clone().on(namespace));
         match self.tables.iter().find(|table| !is_there(table)) {
             None => Ok(()),
             Some(table) => Err(error::lacks_table(&entrance.shard.shard_key, &table.quoted())),
