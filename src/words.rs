@@ -12,6 +12,10 @@ pub fn listed<T: Display>(items: impl IntoIterator<Item = T>) -> String {
     items.into_iter().map(|item| item.to_string()).collect::<Vec<_>>().join(", ")
 }
 
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
 /// Lists names in quotes.
 pub fn quoted<T: Display>(names: impl IntoIterator<Item = T>) -> String {
     listed(names.into_iter().map(|name| format!("\"{name}\"")))

@@ -7,6 +7,7 @@ use crate::keys::interval::{self, Interval};
 use crate::keys::ordered::Ordered;
 use crate::keys::strategy::EntryLookup;
 use crate::server::sql;
+use crate::words::hex;
 use std::collections::{BTreeMap, HashMap};
 
 /// The properties of a new routing version.
@@ -238,8 +239,7 @@ pub fn places(keyspace: &Keyspace, keys: &[String]) -> HashMap<String, RoutingPl
         match keyspace.strategy.entry(key) {
             EntryLookup::Named(name) => names.push((key, name)),
             EntryLookup::Covering(of) => {
-                let position = interval::position(&keyspace.name, of, Some(key));
-                positions.push(position.iter().map(|byte| format!("{byte:02x}")).collect::<String>());
+                positions.push(hex(&interval::position(&keyspace.name, of, Some(key))));
             }
         }
     }
