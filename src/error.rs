@@ -4,6 +4,7 @@
 use crate::clean;
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
+use std::borrow::Cow;
 use std::ffi::{CString, c_char, c_int};
 
 /// A SQLSTATE, five characters.
@@ -78,6 +79,12 @@ impl Failure {
         self
     }
 
+    /// Adds to the hint.
+    pub fn more_hint(self, more: &str) -> Failure {
+        let hint = self.hint.as_deref().map_or(more.to_owned(), |hint| format!("{hint} {more}"));
+        self.hint(hint)
+    }
+
     /// Returns the message and the hint in one line.
     pub fn in_one_line(&self) -> String {
         told(&self.message, self.hint.as_deref())
@@ -93,6 +100,46 @@ impl Failure {
             hint: more(&self.hint),
         }
     }
+}
+
+/// Refuses the value of an argument.
+pub fn invalid(argument: &str, problem: impl std::fmt::Display) -> Failure {
+    Failure::new(SqlState::INVALID_VALUE, format!("invalid value for \"{argument}\": {problem}"))
+}
+
+pub fn on_standby(function: &str) -> Failure {
+    Failure::new(SqlState::READ_ONLY, format!("cannot execute {function}() on a standby"))
+        .hint("Run it on the primary.")
+}
+
+/// Refuses a call from the code of an index or of a materialized view, in any session or process of the server that
+/// maintains it: the session's user has not asked for it.
+pub fn restricted(function: &str) -> Failure {
+    let message = format!("cannot execute {function}() within a security-restricted operation");
+    Failure::new(SqlState::INSUFFICIENT_PRIVILEGE, message)
+        .hint("Call it directly, not in an expression of an index or a materialized view.")
+}
+
+/// Warns the client.
+#[track_caller]
+pub fn warn(text: impl Into<Cow<'static, str>>, hint: impl Into<String>) {
+    ErrorReport::new(PgSqlErrorCode::ERRCODE_WARNING, text, "shardmaster")
+        .set_hint(hint)
+        .report(PgLogLevel::WARNING);
+}
+
+#[track_caller]
+pub fn notice(text: impl Into<Cow<'static, str>>, hint: impl Into<String>) {
+    ErrorReport::new(PgSqlErrorCode::ERRCODE_SUCCESSFUL_COMPLETION, text, "shardmaster")
+        .set_hint(hint)
+        .report(PgLogLevel::NOTICE);
+}
+
+/// Raises the error, from where nothing returns a result.
+#[track_caller]
+pub fn raise(failure: Failure) -> ! {
+    ErrorReport::from(failure).report(PgLogLevel::ERROR);
+    unreachable!("an error was raised")
 }
 
 /// Returns a message and its hint in one line.

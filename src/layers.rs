@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 /// The floors from the lowest up; rooms of one floor do not use each other.
 const FLOORS: [&[&str]; 13] = [
     &["majors", "clean", "words"],
-    &["error", "guc"],
+    &["error", "guc", "named_enum"],
     &["server", "keys"],
     &["remote"],
     &["keychain", "native"],

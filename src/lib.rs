@@ -20,6 +20,7 @@ mod layers;
 mod lookups;
 mod majors;
 mod misplaced;
+mod named_enum;
 mod native;
 mod numbers;
 mod placement;

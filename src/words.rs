@@ -8,14 +8,26 @@ pub fn counted<N: Display + PartialEq + From<u8>>(number: N, one: &str, more: &s
     format!("{number} {word}")
 }
 
+pub fn listed<T: Display>(items: impl IntoIterator<Item = T>) -> String {
+    items.into_iter().map(|item| item.to_string()).collect::<Vec<_>>().join(", ")
+}
+
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Lists names in quotes.
+pub fn quoted<T: Display>(names: impl IntoIterator<Item = T>) -> String {
+    listed(names.into_iter().map(|name| format!("\"{name}\"")))
+}
+
 /// Lists some of the names, and how many more there are.
 pub fn some_of(names: &[String]) -> String {
     const SHOWN: usize = 5;
-    let shown: Vec<&str> = names.iter().take(SHOWN).map(String::as_str).collect();
-    let more = names.len().saturating_sub(SHOWN);
-    match more {
-        0 => shown.join(", "),
-        _ => format!("{} and {more} more", shown.join(", ")),
+    let shown = listed(names.iter().take(SHOWN));
+    match names.len().saturating_sub(SHOWN) {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
     }
 }
 

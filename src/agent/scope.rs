@@ -180,7 +180,7 @@ impl Scope {
             ),
             Scope::Ranges { of, ranges } => {
                 let collate = if *of == Ordered::Text { " COLLATE pg_catalog.\"C\"" } else { "" };
-                let bound = of.name();
+                let bound = of.as_str();
                 (
                     create(&format!("key text PRIMARY KEY, lower {bound}{collate}, upper {bound}{collate}")),
                     fill(format!("VALUES {}", range_rows(ranges, *of))),
@@ -234,7 +234,7 @@ impl Scope {
 /// Returns the rows of a scope's table.
 pub fn range_rows(ranges: &[Interval], of: Ordered) -> String {
     let bound = |bound: &Option<String>| {
-        bound.as_ref().map_or(format!("NULL::{}", of.name()), |key| cast(&literal(key), of))
+        bound.as_ref().map_or(format!("NULL::{}", of.as_str()), |key| cast(&literal(key), of))
     };
     let rows: Vec<String> = ranges
         .iter()

@@ -1,12 +1,10 @@
 //! Arguments that several functions read in the same way.
 
-use crate::error::{Failure, SqlState, required};
+use crate::error::{Failure, required};
 use pgrx::datum::Interval;
 use std::time::Duration;
 
-pub fn invalid(argument: &str, problem: &str) -> Failure {
-    Failure::new(SqlState::INVALID_VALUE, format!("invalid value for \"{argument}\": {problem}"))
-}
+pub use crate::error::invalid;
 
 /// Returns how long the call waits.
 pub fn longest_wait(timeout: Option<Interval>) -> Result<Duration, Failure> {

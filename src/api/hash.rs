@@ -1,6 +1,6 @@
 //! The shard of a key by its hash. It needs no catalog, so everybody may call it.
 
-use crate::error::{Failure, SqlState, required};
+use crate::error::{invalid, required};
 use pgrx::datum::Uuid;
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
@@ -18,8 +18,7 @@ fn shard<'a>(key: Option<impl Into<Key<'a>>>, shard_count: Option<i32>) -> Resul
 
 #[cold]
 fn not_positive(count: i32) -> ErrorReport {
-    let message = format!("invalid value for \"shard_count\": {count} is not positive");
-    Failure::new(SqlState::INVALID_VALUE, message).into()
+    invalid("shard_count", format!("{count} is not positive")).into()
 }
 
 #[pg_extern(name = "shard_for", immutable, parallel_safe)]

@@ -26,7 +26,7 @@ pub fn shard_import(
     require_fit("shard_import")?;
     let (keyspace, schema) = (required(keyspace, "keyspace")?, required(into_schema, "into_schema")?);
     if let Some(problem) = name::problem(&schema) {
-        return Err(invalid("into_schema", &problem.to_string()).into());
+        return Err(invalid("into_schema", problem).into());
     }
     let import = Import { keyspace: &keyspace, schema: &schema, shard, timeout: longest_wait(timeout)? };
     let made = import.run()?;

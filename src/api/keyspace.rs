@@ -90,8 +90,6 @@ pub fn shard_table_drop(
     }
 }
 
-type TableRow = (name!(table_name, String), name!(shard_by, Option<String>), name!(policy, String));
-
 #[allow(clippy::type_complexity)]
 #[pg_extern(volatile, parallel_safe, security_definer)]
 #[search_path(pg_catalog, pg_temp)]
@@ -111,9 +109,7 @@ pub fn shard_tables(
         return Ok(TableIterator::new(lookup.source.into_iter().map(row).collect::<Vec<_>>()));
     }
     let keyspace = keyspace::find(&keyspace).map_err(Failure::from)?;
-    let row = |listed: ListedTable| -> TableRow {
-        (listed.table_name, listed.shard_by, listed.policy.as_str().to_owned())
-    };
+    let row = |listed: ListedTable| (listed.table_name, listed.shard_by, listed.policy.as_str().to_owned());
     Ok(TableIterator::new(table_policy::all(&keyspace.name).into_iter().map(row).collect::<Vec<_>>()))
 }
 

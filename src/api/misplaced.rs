@@ -1,8 +1,7 @@
 //! Rows that are not where their key's route leads.
 
 use super::arguments::{longest_wait, names_of};
-use super::query::raise;
-use crate::error::{Failure, required};
+use crate::error::{Failure, raise, required};
 use crate::query::misplaced::{Count, Counts, MisplacedQuery};
 use crate::query::run::require_fit;
 use pgrx::datum::Interval;

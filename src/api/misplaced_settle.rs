@@ -55,7 +55,8 @@ fn action_of(text: &str) -> Result<Action, Failure> {
         (_, Some("")) => required(None::<&str>, "rows")?,
         (_, Some(rows)) => rows,
     };
-    let deletes = Deletes::parse(rows).ok_or_else(|| invalid("rows", Deletes::NONE_OF_THEM))?;
+    let deletes = Deletes::from_name(rows)
+        .ok_or_else(|| invalid("rows", &format!("it is not one of {}", Deletes::names())))?;
     Ok(Action::Delete(deletes))
 }
 

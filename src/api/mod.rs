@@ -43,7 +43,7 @@ pub mod verification;
 #[pgrx::pg_schema]
 mod shardmaster {}
 
-use crate::error::{Failure, SqlState};
+use crate::error::{self, Failure, SqlState};
 use pgrx::pg_sys;
 
 /// Is called first by every function that writes: on a standby, in a read-only transaction or in a security-restricted
@@ -53,18 +53,13 @@ fn on_primary(function: &str) -> Result<(), Failure> {
     let (is_standby, is_read_only, is_restricted) = unsafe {
         (pg_sys::RecoveryInProgress(), pg_sys::XactReadOnly, pg_sys::InSecurityRestrictedOperation())
     };
-    let refused = |state, why: &str| Failure::new(state, format!("cannot execute {function}() {why}"));
     match (is_standby, is_read_only, is_restricted) {
-        (true, _, _) => Err(refused(SqlState::READ_ONLY, "on a standby").hint("Run it on the primary.")),
-        (false, true, _) => Err(refused(SqlState::READ_ONLY, "in a read-only transaction")
-            .hint("Call it in a transaction that is READ WRITE.")),
-        // This is the code of an index or of a materialized view, in any session or process of the server that
-        // maintains it: the session's user has not asked for this call.
-        (false, false, true) => {
-            let why = "within a security-restricted operation";
-            Err(refused(SqlState::INSUFFICIENT_PRIVILEGE, why)
-                .hint("Call it directly, not in an expression of an index or a materialized view."))
+        (true, _, _) => Err(error::on_standby(function)),
+        (false, true, _) => {
+            let text = format!("cannot execute {function}() in a read-only transaction");
+            Err(Failure::new(SqlState::READ_ONLY, text).hint("Call it in a transaction that is READ WRITE."))
         }
+        (false, false, true) => Err(error::restricted(function)),
         (false, false, false) => Ok(()),
     }
 }

@@ -4,7 +4,8 @@ use super::arguments::{invalid, longest_wait, names_of};
 use super::rows::RowSet;
 use super::{on_primary, row};
 use crate::catalog::caller::Caller;
-use crate::error::{Failure, SqlState, required};
+use crate::catalog::login as logins;
+use crate::error::{Failure, SqlState, raise, required};
 use crate::query::login;
 use crate::query::record::{AS_SENT, ERROR, Json, RecordShape, report};
 use crate::query::run::{Query, QueryEvent, RunningQuery, Statement, require_fit};
@@ -65,7 +66,7 @@ fn require_superuser(caller: &Caller) -> Result<(), Failure> {
 #[search_path(pg_catalog, pg_temp)]
 pub fn shard_logins() -> RowSet<row::Login> {
     RowSet::new(
-        login::list()
+        logins::list()
             .into_iter()
             .map(|one| (one.role, one.shard, one.username, one.credential_alias, one.set_by, one.updated_at)),
     )
@@ -159,11 +160,6 @@ impl Iterator for JsonRows {
             }
         }
     }
-}
-
-pub(super) fn raise(failure: Failure) -> ! {
-    ErrorReport::from(failure).report(PgLogLevel::ERROR);
-    unreachable!("an error was raised")
 }
 
 // SAFETY: the datum is a result of the input function of jsonb.

@@ -1,7 +1,7 @@
 //! Reference tables: how far each shard is.
 
 use super::row;
-use super::rows::RowSet;
+use super::rows::{Columns, RowSet};
 use crate::catalog::reference::{self, ListedReference};
 use crate::error::required;
 use crate::reference as follow;
@@ -10,21 +10,10 @@ use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 use std::time::Duration;
 
-type ReferenceLine = (
-    name!(keyspace, String),
-    name!(table_name, String),
-    name!(origin, String),
-    name!(shard, String),
-    name!(state, String),
-    name!(lag, Option<Interval>),
-    name!(error, Option<String>),
-    name!(hint, Option<String>),
-);
-
 #[pg_extern(volatile, parallel_safe, security_definer, requires = ["rows"])]
 #[search_path(pg_catalog, pg_temp)]
 pub fn shard_reference_tables(keyspace: default!(Option<String>, "NULL")) -> RowSet<row::ReferenceTable> {
-    let line = |l: ListedReference| -> ReferenceLine {
+    let line = |l: ListedReference| -> Columns<row::ReferenceTable> {
         (l.keyspace, l.table_name, l.origin, l.shard, l.state, l.lag, l.error, l.hint)
     };
     RowSet::new(reference::list(keyspace.as_deref()).into_iter().map(line))

@@ -19,6 +19,9 @@ pub trait RowType {
     fn columns() -> Vec<(&'static str, pg_sys::Oid)>;
 }
 
+/// One row of a type.
+pub type Columns<R> = <R as RowType>::Columns;
+
 /// The result of a function that is declared `RETURNS SETOF` the type of `R`.
 pub struct RowSet<R: RowType>(TableIterator<'static, R::Columns>);
 

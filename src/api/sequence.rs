@@ -4,7 +4,7 @@ use super::on_primary;
 use crate::catalog::caller::Caller;
 use crate::catalog::table_policy::TableName;
 use crate::catalog::{keyspace, sequence};
-use crate::error::{Failure, SqlState, required};
+use crate::error::{Failure, SqlState, invalid, required};
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 
@@ -53,11 +53,8 @@ pub fn shard_sequence_drop(
 fn parse(sequence: Option<String>) -> Result<TableName, Failure> {
     let text = required(sequence, "sequence")?;
     TableName::parse(&text).ok_or_else(|| {
-        Failure::new(
-            SqlState::INVALID_VALUE,
-            "invalid value for \"sequence\": it has more parts than a schema and a name".to_owned(),
-        )
-        .hint("Give name or schema.name, quoted as in SQL.")
+        invalid("sequence", "it has more parts than a schema and a name")
+            .hint("Give name or schema.name, quoted as in SQL.")
     })
 }
 

@@ -1,6 +1,6 @@
 //! Identifiers that are unique across machines.
 
-use crate::error::{Failure, required};
+use crate::error::{invalid, required};
 use crate::snowflake;
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
@@ -28,8 +28,7 @@ pub fn shard_snowflake_parts(
 > {
     let id = required(id, "id")?;
     let Some(parts) = parts(id) else {
-        let message = format!("invalid value for \"id\": {id} is negative");
-        return Err(Failure::new(crate::error::SqlState::INVALID_VALUE, message).into());
+        return Err(invalid("id", format!("{id} is negative")).into());
     };
     let epoch = snowflake::unix_epoch()?;
     let unix = i64::try_from(epoch + parts.millisecond).unwrap_or(i64::MAX);

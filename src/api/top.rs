@@ -2,7 +2,7 @@
 
 use super::arguments::{invalid, longest_wait};
 use super::row;
-use super::rows::RowSet;
+use super::rows::{Columns, RowSet};
 use crate::error::{Failure, required};
 use crate::query::run::require_fit;
 use crate::query::top::{Silent, Top, TopOrder, TopQuery};
@@ -29,7 +29,7 @@ pub fn shard_top(
         return Err(invalid("most", &format!("{most} is not between 1 and {MOST}")).into());
     }
     let by = required(by, "by")?;
-    let by = TopOrder::parse(&by).ok_or_else(|| {
+    let by = TopOrder::from_name(&by).ok_or_else(|| {
         let failure: Failure = invalid("by", &format!("unrecognized figure \"{by}\""));
         failure.hint("Figures are rows, bytes and writes.")
     })?;
@@ -39,20 +39,7 @@ pub fn shard_top(
     Ok(RowSet::new(silent.into_iter().map(of_silent).chain(top.into_iter().map(of_key))))
 }
 
-#[allow(clippy::type_complexity)]
-type TopLine = (
-    Option<String>,
-    String,
-    Option<i64>,
-    Option<i64>,
-    Option<i64>,
-    Option<i64>,
-    Option<f64>,
-    Option<String>,
-    Option<String>,
-);
-
-fn of_key(top: Top) -> TopLine {
+fn of_key(top: Top) -> Columns<row::Top> {
     let Top { shard, found, routed_to } = top;
     let share = (found.share * 10.0).round() / 10.0;
     let figures = (Some(found.rows), Some(found.rows_error), Some(found.bytes), Some(found.writes));
@@ -60,7 +47,7 @@ fn of_key(top: Top) -> TopLine {
 }
 
 /// Returns the line for a shard that has not answered. It comes first, because the lines after it are incomplete.
-fn of_silent(silent: Silent) -> TopLine {
+fn of_silent(silent: Silent) -> Columns<row::Top> {
     (None, silent.shard, None, None, None, None, None, None, Some(silent.why.message))
 }
 

@@ -1,6 +1,6 @@
 //! Shards: add, change, drop, list.
 
-use super::rows::RowSet;
+use super::rows::{Columns, RowSet};
 use super::{on_primary, row};
 use crate::agent::check;
 use crate::catalog::caller::Caller;
@@ -117,8 +117,6 @@ pub fn shard_add_many(
     Ok(Caller::as_owner(|caller| topology::add_many(&list, &prefix, caller))?)
 }
 
-type Checked = (name!(item, String), name!(ok, bool), name!(detail, String), name!(hint, Option<String>));
-
 /// Connects to the shard as splits do.
 #[pg_extern(volatile, parallel_unsafe, security_definer)]
 #[search_path(pg_catalog, pg_temp)]
@@ -138,9 +136,9 @@ pub fn shard_check(
     if found.iter().all(|found| found.item != check::CONNECT || found.ok) {
         found.extend(inspect::run(&shard_key)?);
     }
-    let rows: Vec<Checked> =
-        found.into_iter().map(|found| (found.item.to_owned(), found.ok, found.detail, found.hint)).collect();
-    Ok(TableIterator::new(rows))
+    Ok(TableIterator::new(
+        found.into_iter().map(|found| (found.item.to_owned(), found.ok, found.detail, found.hint)),
+    ))
 }
 
 type Parts = (
@@ -215,20 +213,6 @@ pub fn shard_drop(shard_key: Option<String>) -> Result<(), ErrorReport> {
     Ok(topology::drop(&required(shard_key, "shard_key")?, may_ask)?)
 }
 
-type TopologyRow = (
-    name!(shard_index, i32),
-    name!(shard_key, String),
-    name!(kind, String),
-    name!(status, String),
-    name!(host, Option<String>),
-    name!(port, Option<i32>),
-    name!(database, Option<String>),
-    name!(namespace, Option<String>),
-    name!(auth_kind, Option<String>),
-    name!(credential_alias, Option<String>),
-    name!(active, bool),
-);
-
 #[pg_extern(volatile, parallel_safe, security_definer, requires = ["rows"])]
 #[search_path(pg_catalog, pg_temp)]
 pub fn shard_topology() -> Result<RowSet<row::Topology>, ErrorReport> {
@@ -237,7 +221,7 @@ pub fn shard_topology() -> Result<RowSet<row::Topology>, ErrorReport> {
 }
 
 /// Returns the row of a shard. One without a connection string is this database, and has neither host nor port.
-fn topology_row(shard: Shard) -> Result<TopologyRow, Failure> {
+fn topology_row(shard: Shard) -> Result<Columns<row::Topology>, Failure> {
     let endpoint = shard.conninfo.as_deref().map(Conninfo::parse).transpose()?;
     let text = |value: Option<&str>| value.map(str::to_owned);
     let (host, port, database) = match &endpoint {

@@ -6,7 +6,7 @@ use crate::catalog::caller::Caller;
 use crate::catalog::database_location;
 use crate::catalog::shard::{self, Shard};
 use crate::catalog::trusted_owner;
-use crate::error::{Failure, SqlState, required};
+use crate::error::{Failure, SqlState, invalid, required};
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 
@@ -58,18 +58,13 @@ pub fn shard_distrust_owner(shard_key: Option<String>, role: Option<String>) -> 
 /// Returns the shard, which has to hold rows, and the role.
 fn of_rows(shard_key: Option<String>, role: Option<String>) -> Result<(Shard, String), Failure> {
     let (shard_key, role) = (required(shard_key, "shard_key")?, required(role, "role")?);
-    let invalid = |argument: &str, problem: String| {
-        Failure::new(SqlState::INVALID_VALUE, format!("invalid value for \"{argument}\": {problem}"))
-    };
     let shard = shard::by_key(&shard_key)?;
     if !shard.holds_rows() {
         return Err(invalid("shard_key", format!("shard \"{shard_key}\" is of kind \"{}\"", shard.kind))
             .hint("Only shards of kind \"postgres\" have roles."));
     }
     if role.is_empty() {
-        return Err(
-            invalid("role", "it is empty".into()).hint("Give the name of a role on the shard's server.")
-        );
+        return Err(invalid("role", "it is empty").hint("Give the name of a role on the shard's server."));
     }
     Ok((shard, role))
 }

@@ -40,13 +40,13 @@ pub fn forget(id: i64) -> bool {
 
 /// Returns the terms as people read them.
 pub fn text(id: i64) -> Option<String> {
-    sql::read_one("SELECT shardmaster.split_settles($1)", &[id.into()], |row| row.get::<String>(1)).flatten()
+    sql::read_optional::<String>("SELECT shardmaster.split_settles($1)", &[id.into()])
 }
 
 /// Returns the size of the reverse split's queue at which the split is finished.
 pub fn queue_bytes(id: i64) -> Option<i64> {
     let query = "SELECT queue_bytes FROM shardmaster.split_settle WHERE split_id = $1 AND NOT is_full";
-    sql::read_one(query, &[id.into()], |row| row.get::<i64>(1)).flatten()
+    sql::read_optional::<i64>(query, &[id.into()])
 }
 
 /// Records the measured size of the queue. None means that it is full, and the reverse split would copy everything.

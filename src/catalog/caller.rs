@@ -53,13 +53,11 @@ impl Caller {
 
     /// Whether the caller owns a schema of this database.
     pub fn owns(&self, schema: &str) -> bool {
-        sql::read_one(
+        sql::exists(
             "SELECT true FROM pg_catalog.pg_namespace
               WHERE nspname = $1 AND pg_catalog.pg_has_role($2, nspowner, 'USAGE')",
             &[schema.into(), self.0.into()],
-            |_| (),
         )
-        .is_some()
     }
 }
 

@@ -72,7 +72,7 @@ pub fn met(id: i64, why: &str) {
 /// Returns the last recorded error of the requested cutover.
 pub fn last_error(id: i64) -> Option<String> {
     let query = "SELECT last_error FROM shardmaster.split_cutover WHERE split_id = $1";
-    sql::read_one(query, &[id.into()], |row| row.get::<String>(1)).flatten()
+    sql::read_optional::<String>(query, &[id.into()])
 }
 
 /// Whether the window has ended, or ends before it begins.
@@ -95,7 +95,7 @@ pub fn end_rehearsal(id: i64) -> bool {
 pub fn max_fence(id: i64) -> Option<Duration> {
     let query =
         "SELECT extract(epoch FROM max_fence)::float8 FROM shardmaster.split_cutover WHERE split_id = $1";
-    sql::read_one(query, &[id.into()], |row| row.get::<f64>(1)).flatten().map(Duration::from_secs_f64)
+    sql::read_optional::<f64>(query, &[id.into()]).map(Duration::from_secs_f64)
 }
 
 /// Schedules another attempt, if one is left and its window has not ended by then. Returns the time of the attempt as
@@ -109,9 +109,7 @@ pub fn postpone(id: i64, why: &str) -> Option<String> {
            AND (until IS NULL OR clock_timestamp() + make_interval(secs => least($3, 2 ^ least(attempt, 10))) < until)
         RETURNING format('attempt %s of %s follows at %s', attempt + 1, attempts, date_trunc('second', next_at))";
     let why = clean::printable(why);
-    sql::write_returning(query, &[id.into(), why.as_str().into(), LONGEST_PAUSE.into()], |row| row.value(1))
-        .into_iter()
-        .next()
+    sql::write_one(query, &[id.into(), why.as_str().into(), LONGEST_PAUSE.into()], |row| row.value(1))
 }
 
 /// Returns the text of `waiting_for` for a cutover that is not tried yet.
@@ -121,5 +119,5 @@ pub fn waits_for(id: i64) -> Option<String> {
                     ELSE format('attempt %s of %s of the cutover, at %s; before: %s', attempt + 1, attempts,
                                 date_trunc('second', greatest(next_at, not_before)), last_error) END
           FROM shardmaster.split_cutover WHERE split_id = $1";
-    sql::read_one(query, &[id.into()], |row| row.get::<String>(1)).flatten()
+    sql::read_optional::<String>(query, &[id.into()])
 }

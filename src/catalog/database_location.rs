@@ -70,11 +70,10 @@ pub fn in_database(one: &Shard) -> Vec<(Shard, Sameness)> {
 
 /// Returns the namespaces of other shards with the same connection string.
 pub fn namespaces_beside(shard: &Shard) -> Vec<String> {
-    sql::read(
+    sql::read_column(
         "SELECT DISTINCT namespace FROM shardmaster.shard
           WHERE conninfo IS NOT DISTINCT FROM $1 AND namespace <> $2 AND kind = $3",
         &[shard.conninfo.clone().into(), shard.namespace.as_str().into(), shard.kind.as_str().into()],
-        |row| row.value(1),
     )
 }
 
@@ -90,7 +89,7 @@ pub fn is_known_here(shard: &Shard) -> bool {
 
 /// Returns the identity of this database.
 pub fn own_identity() -> Option<String> {
-    sql::read_one(ITSELF, &[], |row| row.get(1)).flatten()
+    sql::read_optional(ITSELF, &[])
 }
 
 /// Returns the identity that a worker has last read there.

@@ -1,6 +1,7 @@
 //! Roles whose declarations count, identified by number, since another role may have taken a role's name. In another
 //! database system, where a dump was restored, numbers differ, so the name decides.
 
+use super::local;
 use crate::catalog::caller::Caller;
 use crate::server::sql;
 
@@ -8,15 +9,14 @@ use crate::server::sql;
 /// before, the name includes the number.
 pub fn by(caller: &Caller) -> String {
     let name = caller.name();
-    if !are_known() {
+    if !local::has_table("known_role") {
         return name;
     }
     let is_others = "SELECT true FROM shardmaster.known_role k, pg_catalog.pg_control_system() c
                       WHERE k.name = $1 AND k.of_system = c.system_identifier AND k.role <> $2";
-    let others = sql::read_one(is_others, &[name.as_str().into(), caller.id().into()], |_| ());
-    let kept = match others {
-        Some(()) => format!("{name} ({})", caller.id().to_u32()),
-        None => name,
+    let kept = match sql::exists(is_others, &[name.as_str().into(), caller.id().into()]) {
+        true => format!("{name} ({})", caller.id().to_u32()),
+        false => name,
     };
     sql::write(
         "INSERT INTO shardmaster.known_role AS k (name, role, of_system)
@@ -31,7 +31,8 @@ pub fn by(caller: &Caller) -> String {
 /// Returns an SQL expression: whether the role `r` of pg_roles is the one whose declaration is stored under a name.
 pub fn is(said: &str) -> String {
     let by_name = format!("SELECT n.oid FROM pg_catalog.pg_roles n WHERE n.rolname = {said}");
-    if are_known() {
+    // A catalog that is not updated yet has only names.
+    if local::has_table("known_role") {
         format!(
             "r.oid = coalesce((SELECT k.role FROM shardmaster.known_role k, pg_catalog.pg_control_system() c
                                 WHERE k.name = {said} AND k.of_system = c.system_identifier), ({by_name}))"
@@ -39,10 +40,4 @@ pub fn is(said: &str) -> String {
     } else {
         format!("r.oid = ({by_name})")
     }
-}
-
-/// Whether numbers are known: a catalog that is not updated yet has only names.
-fn are_known() -> bool {
-    let is_there = "SELECT true WHERE pg_catalog.to_regclass('shardmaster.known_role') IS NOT NULL";
-    sql::read_one(is_there, &[], |_| ()).is_some()
 }

@@ -17,7 +17,7 @@ pub struct Endpoint {
 
 /// Reads and locks the endpoint for a change: no other session changes it before the transaction ends.
 pub fn lock(shard: &Shard) -> Option<Endpoint> {
-    let found = sql::write_returning(
+    sql::write_one(
         "SELECT conninfo, client_conninfo, read_conninfo, uri, auth_kind, credential_alias, notes
            FROM shardmaster.shard WHERE id = $1 FOR NO KEY UPDATE",
         &[shard.id.into()],
@@ -30,8 +30,7 @@ pub fn lock(shard: &Shard) -> Option<Endpoint> {
             credential_alias: row.get(6),
             notes: row.get(7),
         },
-    );
-    found.into_iter().next()
+    )
 }
 
 /// Locks the endpoint against changes by other sessions until the transaction ends.

@@ -3,98 +3,47 @@
 use super::split;
 use crate::catalog::declaration;
 use crate::error::{Failure, SqlState};
+use crate::named_enum::named_enum;
 use crate::remote::transaction::Transaction;
 use crate::server::{database, sql};
 use pgrx::pg_sys;
 use pgrx::prelude::TimestampWithTimeZone;
 
-/// The progress of a shard.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum ExecutionState {
-    Waiting,
-    /// The statement may be running. In a transaction, also no COMMIT was sent.
-    Running,
-    /// The statement was done in a prepared transaction, and nothing is decided.
-    Prepared,
-    /// The statement was done, and a COMMIT may have been sent. In two phases, the commit was decided.
-    Committing,
-    Done,
-    Failed,
-    /// Whether the statement was done is unknown.
-    Unknown,
-    Abandoned,
+named_enum! {
+    /// The progress of a shard.
+    pub enum ExecutionState {
+        Waiting = "waiting",
+        /// The statement may be running. In a transaction, also no COMMIT was sent.
+        Running = "running",
+        /// The statement was done in a prepared transaction, and nothing is decided.
+        Prepared = "prepared",
+        /// The statement was done, and a COMMIT may have been sent. In two phases, the commit was decided.
+        Committing = "committing",
+        Done = "done",
+        Failed = "failed",
+        /// Whether the statement was done is unknown.
+        Unknown = "unknown",
+        Abandoned = "abandoned",
+    }
 }
+use ExecutionState::{Abandoned, Committing, Done, Failed, Prepared, Running, Unknown, Waiting};
 
 /// The permitted changes: a state, and the states that may follow it.
 const CHANGES: &[(ExecutionState, &[ExecutionState])] = &[
-    (
-        ExecutionState::Waiting,
-        &[
-            ExecutionState::Running,
-            ExecutionState::Failed,
-            ExecutionState::Unknown,
-            ExecutionState::Abandoned,
-        ],
-    ),
-    (
-        ExecutionState::Running,
-        &[
-            ExecutionState::Prepared,
-            ExecutionState::Committing,
-            ExecutionState::Done,
-            ExecutionState::Failed,
-            ExecutionState::Unknown,
-            ExecutionState::Waiting,
-            ExecutionState::Abandoned,
-        ],
-    ),
-    (
-        ExecutionState::Prepared,
-        &[
-            ExecutionState::Committing,
-            ExecutionState::Failed,
-            ExecutionState::Unknown,
-            ExecutionState::Waiting,
-            ExecutionState::Abandoned,
-        ],
-    ),
-    (
-        ExecutionState::Committing,
-        &[
-            ExecutionState::Done,
-            ExecutionState::Failed,
-            ExecutionState::Unknown,
-            ExecutionState::Waiting,
-            ExecutionState::Abandoned,
-        ],
-    ),
-    (ExecutionState::Failed, &[ExecutionState::Waiting, ExecutionState::Unknown, ExecutionState::Abandoned]),
-    (ExecutionState::Unknown, &[ExecutionState::Waiting, ExecutionState::Abandoned]),
-    (ExecutionState::Done, &[]),
-    (ExecutionState::Abandoned, &[]),
+    (Waiting, &[Running, Failed, Unknown, Abandoned]),
+    (Running, &[Prepared, Committing, Done, Failed, Unknown, Waiting, Abandoned]),
+    (Prepared, &[Committing, Failed, Unknown, Waiting, Abandoned]),
+    (Committing, &[Done, Failed, Unknown, Waiting, Abandoned]),
+    (Failed, &[Waiting, Unknown, Abandoned]),
+    (Unknown, &[Waiting, Abandoned]),
+    (Done, &[]),
+    (Abandoned, &[]),
 ];
 
 /// SQL condition: a statement that may be running on a shard, or may have been done.
 const HELD: &str = "state IN ('running', 'prepared', 'committing', 'unknown')";
 
 impl ExecutionState {
-    pub fn as_str(self) -> &'static str {
-        match self {
-            ExecutionState::Waiting => "waiting",
-            ExecutionState::Running => "running",
-            ExecutionState::Prepared => "prepared",
-            ExecutionState::Committing => "committing",
-            ExecutionState::Done => "done",
-            ExecutionState::Failed => "failed",
-            ExecutionState::Unknown => "unknown",
-            ExecutionState::Abandoned => "abandoned",
-        }
-    }
-
-    fn parse(text: &str) -> Option<ExecutionState> {
-        CHANGES.iter().map(|(state, _)| *state).find(|state| state.as_str() == text)
-    }
-
     /// Whether something of a two-phase execution may be open on the shard, where it holds locks.
     pub fn is_open(self) -> bool {
         matches!(self, ExecutionState::Running | ExecutionState::Prepared | ExecutionState::Committing)
@@ -174,7 +123,7 @@ pub struct ListedExecution {
 }
 
 pub fn insert(new: &NewExecution<'_>, shards: &[String]) -> i64 {
-    let id = sql::write_returning(
+    let id: Option<i64> = sql::write_one(
         "INSERT INTO shardmaster.execution (keyspace, statement, wave, in_transaction, started_by, two_phase, login_role, master)
          VALUES ($1, $2, $3, $4, $5, $6::oid IS NOT NULL, $6::oid::regrole, $7) RETURNING id",
         &[
@@ -188,7 +137,7 @@ pub fn insert(new: &NewExecution<'_>, shards: &[String]) -> i64 {
         ],
         |row| row.value(1),
     );
-    let id: i64 = id.into_iter().next().unwrap_or_default();
+    let id = id.unwrap_or_default();
     // The catalog of 0.1.0 has no such column, and no caller asks for policies there.
     if new.by_policies {
         sql::write("UPDATE shardmaster.execution SET by_policies = true WHERE id = $1", &[id.into()]);
@@ -202,7 +151,7 @@ pub fn insert(new: &NewExecution<'_>, shards: &[String]) -> i64 {
 }
 
 pub fn find(id: i64) -> Result<Execution, Failure> {
-    let found = sql::read_latest(
+    let found = sql::read_one_latest(
         &format!(
             "SELECT keyspace, statement, wave, in_transaction, started_by, two_phase, master <> $2, timeline <> {TIMELINE},
                     coalesce((pg_catalog.to_jsonb(e) ->> 'by_policies')::boolean, false)
@@ -222,7 +171,7 @@ pub fn find(id: i64) -> Result<Execution, Failure> {
             by_policies: row.value(9),
         },
     );
-    found.into_iter().next().ok_or_else(|| {
+    found.ok_or_else(|| {
         Failure::new(SqlState::UNDEFINED_OBJECT, format!("execution {id} does not exist"))
             .hint("shard_executions() lists them.")
     })
@@ -255,7 +204,7 @@ pub fn login_role(id: i64) -> Option<(pg_sys::Oid, String)> {
     let query = "SELECT r.oid, r.rolname::text FROM shardmaster.execution e
                    JOIN pg_catalog.pg_roles r ON pg_catalog.quote_ident(r.rolname) = e.login_role::text
                   WHERE e.id = $1";
-    sql::read_latest(query, &[id.into()], |row| (row.value(1), row.value(2))).into_iter().next()
+    sql::read_one_latest(query, &[id.into()], |row| (row.value(1), row.value(2)))
 }
 
 /// Returns the shards of an execution in the order in which they run it.
@@ -266,7 +215,7 @@ pub fn places(id: i64) -> Vec<ExecutionPlace> {
         &[id.into()],
         |row| ExecutionPlace {
             shard: row.value(1),
-            state: ExecutionState::parse(&row.value::<String>(2)).unwrap_or(ExecutionState::Unknown),
+            state: ExecutionState::from_name(&row.value::<String>(2)).unwrap_or(ExecutionState::Unknown),
             backend: row.get(4).map(|pid| ShardBackend {
                 username: row.get(3).unwrap_or_default(),
                 pid,
@@ -327,15 +276,14 @@ pub fn runs(id: i64, shard: &str, backend: &ShardBackend) -> Result<(), Failure>
 /// Records the name of a prepared transaction before the shard can have it. No other attempt and no other master uses
 /// that name.
 pub fn will_prepare(id: i64, shard: &str, system_identifier: &str) -> Option<String> {
-    let named = sql::write_returning(
+    sql::write_one(
         "UPDATE shardmaster.execution_shard
             SET system_identifier = $3, gid = pg_catalog.format('shardmaster_%s_%s_%s', execution_id, position,
                                         pg_catalog.replace(pg_catalog.gen_random_uuid()::text, '-', ''))
           WHERE execution_id = $1 AND shard = $2 RETURNING gid",
         &[id.into(), shard.into(), system_identifier.into()],
         |row| row.value(1),
-    );
-    named.into_iter().next()
+    )
 }
 
 pub fn is_prepared(id: i64, shard: &str, transaction: &Transaction, rows: u64) -> Result<(), Failure> {
@@ -427,7 +375,7 @@ pub fn of_shards(shards: &[String]) -> Option<(i64, String)> {
         "SELECT execution_id, shard FROM shardmaster.execution_shard
           WHERE shard = ANY ($1) AND {HELD} ORDER BY execution_id, position LIMIT 1"
     );
-    sql::read_latest(&query, &[shards.to_vec().into()], |row| (row.value(1), row.value(2))).into_iter().next()
+    sql::read_one_latest(&query, &[shards.to_vec().into()], |row| (row.value(1), row.value(2)))
 }
 
 /// Returns the two-phase executions of which something may be open on a shard and which no session has locked in this
@@ -454,13 +402,11 @@ const HOLDS: &str = "CASE WHEN l.locktype = 'advisory' AND l.objsubid = $1 AND l
 
 /// Returns the process id of the session that has locked the execution in this space.
 pub fn holder(id: i64, lock_space: u16) -> Option<i32> {
-    sql::read_latest(
+    sql::read_one_latest(
         &format!("SELECT l.pid FROM pg_catalog.pg_locks l WHERE {HOLDS} = $3"),
         &[i32::from(lock_space).into(), database::id().into(), id.into()],
         |row| row.get(1),
     )
-    .into_iter()
-    .next()
     .flatten()
 }
 
@@ -508,14 +454,11 @@ pub fn open_on(shard: &str) -> Option<i64> {
 }
 
 fn open_where(shard: Option<&str>) -> Option<i64> {
-    sql::read_latest(
+    sql::read_one_latest(
         "SELECT e.id FROM shardmaster.execution e JOIN shardmaster.execution_shard s ON s.execution_id = e.id
           WHERE e.two_phase AND ($1 IS NULL OR s.shard = $1) AND s.state IN ('running', 'prepared', 'committing') ORDER BY e.id LIMIT 1",
         &[shard.into()],
-        |row| row.value(1),
-    )
-    .into_iter()
-    .next()
+        |row| row.value(1))
 }
 
 /// Whether a role has the rights of the role that started the execution.
@@ -524,5 +467,5 @@ pub fn may_resume(role: pg_sys::Oid, started_by: &str) -> bool {
         "SELECT true FROM pg_catalog.pg_roles r WHERE {} AND pg_catalog.pg_has_role($1, r.oid, 'USAGE')",
         declaration::is("$2")
     );
-    sql::read_one(&query, &[role.into(), started_by.into()], |_| ()).is_some()
+    sql::exists(&query, &[role.into(), started_by.into()])
 }

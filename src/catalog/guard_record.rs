@@ -8,47 +8,25 @@ use crate::catalog::keyspace::LockedKeyspace;
 use crate::catalog::shard;
 use crate::catalog::shard::Shard;
 use crate::catalog::table_policy::TableName;
+use crate::named_enum::named_enum;
 use crate::server::sql::{self, Row};
 
-/// The stage of a guard. Each is committed before the next one begins.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum GuardStage {
-    /// Sessions that assign from now on tell the shard, which may know of nothing yet.
-    Begun,
-    /// The shard has an empty list, and no trigger that reads it.
-    Made,
-    /// Every session that has not told the shard has committed.
-    Listing,
-    /// The list is complete.
-    Fitting,
-    Stands,
-    Going,
-    /// Removed without the shard: no session tells it anything, and what is left there refuses keys that are new to it
-    /// until it is cleaned up.
-    Left,
-}
-
-impl GuardStage {
-    const ALL: [GuardStage; 7] = [
-        GuardStage::Begun,
-        GuardStage::Made,
-        GuardStage::Listing,
-        GuardStage::Fitting,
-        GuardStage::Stands,
-        GuardStage::Going,
-        GuardStage::Left,
-    ];
-
-    fn as_str(self) -> &'static str {
-        match self {
-            GuardStage::Begun => "begun",
-            GuardStage::Made => "made",
-            GuardStage::Listing => "listing",
-            GuardStage::Fitting => "fitting",
-            GuardStage::Stands => "stands",
-            GuardStage::Going => "going",
-            GuardStage::Left => "left",
-        }
+named_enum! {
+    /// The stage of a guard. Each is committed before the next one begins.
+    pub enum GuardStage {
+        /// Sessions that assign from now on tell the shard, which may know of nothing yet.
+        Begun = "begun",
+        /// The shard has an empty list, and no trigger that reads it.
+        Made = "made",
+        /// Every session that has not told the shard has committed.
+        Listing = "listing",
+        /// The list is complete.
+        Fitting = "fitting",
+        Stands = "stands",
+        Going = "going",
+        /// Removed without the shard: no session tells it anything, and what is left there refuses keys that are new to
+        /// it until it is cleaned up.
+        Left = "left",
     }
 }
 
@@ -70,11 +48,10 @@ const COLUMNS: &str =
     "shard_key, keyspace, stage, listed_to, tables, changed_by = pg_catalog.pg_current_xact_id(), apart";
 
 fn from_row(row: &Row<'_>) -> GuardRecord {
-    let stage: String = row.value(3);
     GuardRecord {
         shard_key: row.value(1),
         keyspace: row.value(2),
-        stage: GuardStage::ALL.into_iter().find(|known| known.as_str() == stage).unwrap_or(GuardStage::Begun),
+        stage: GuardStage::from_name(&row.value::<String>(3)).unwrap_or(GuardStage::Begun),
         listed_to: row.get(4),
         tables: row.value(5),
         is_new: row.value(6),
@@ -97,9 +74,7 @@ pub fn lock(keyspace: &str, shard_key: &str) -> Option<GuardRecord> {
     let query = format!(
         "SELECT {COLUMNS} FROM shardmaster.standing_guard WHERE keyspace = $1 AND shard_key = $2 FOR UPDATE"
     );
-    sql::write_returning(&query, &[keyspace.into(), shard_key.into()], |row| from_row(&row))
-        .into_iter()
-        .next()
+    sql::write_one(&query, &[keyspace.into(), shard_key.into()], |row| from_row(&row))
 }
 
 pub fn set_stage(guard: &GuardRecord, stage: GuardStage, listed_to: Option<&str>) {
@@ -246,20 +221,18 @@ pub fn any_of_shard(shard_key: &str) -> Option<String> {
 
 /// Returns the keyspaces of which the shard has a guard, or may have one that was removed without it.
 pub fn keyspaces_of_shard(shard_key: &str) -> Vec<String> {
-    sql::read(
+    sql::read_column(
         "SELECT keyspace FROM shardmaster.standing_guard WHERE shard_key = $1",
         &[shard_key.into()],
-        |row| row.value(1),
     )
 }
 
 /// Returns the shards whose guard has triggers on a table.
 pub fn shards_of_table(keyspace: &str, table: &str) -> Vec<String> {
-    sql::read(
+    sql::read_column(
         "SELECT shard_key FROM shardmaster.standing_guard
           WHERE keyspace = $1 AND $2 = ANY (tables) AND stage <> 'left' ORDER BY shard_key",
         &[keyspace.into(), table.into()],
-        |row| row.value(1),
     )
 }
 
@@ -289,7 +262,7 @@ impl GuardRecord {
 
     /// Whether another namespace of the same database has some of its tables, through the tables' own schemas.
     pub fn shares_tables_with(&self, shard: &Shard) -> bool {
-        let has_schema = |table: &String| TableName::parse(table).is_some_and(|table| table.schema.is_some());
+        let has_schema = |table: &String| TableName::of(table).schema.is_some();
         self.shard_key != shard.shard_key
             && self.tables.iter().any(has_schema)
             && shard::by_key(&self.shard_key).is_ok_and(|own| {
@@ -330,22 +303,19 @@ pub fn any_at(guards: &[GuardRecord], shard: &Shard) -> bool {
 /// Returns the entries after `behind` that the list of a place must have, in the order of their names: what is routed
 /// there, for reads or for writes.
 pub fn routed(keyspace: &str, place: &[String], behind: Option<&str>, most: Option<i64>) -> Vec<String> {
-    sql::read(
+    sql::read_column(
         "SELECT key FROM shardmaster.routing_entry
           WHERE keyspace = $1 AND valid_to IS NULL AND (read_shard = ANY ($2) OR write_shard = ANY ($2))
             AND ($3 IS NULL OR key > $3)
           ORDER BY key LIMIT $4",
         &[keyspace.into(), place.to_vec().into(), behind.into(), most.into()],
-        |row| row.value(1),
     )
 }
 
 /// Returns the entries that the list must have because active splits bring them there, or would bring them back.
 pub fn of_splits(keyspace: &str, place: &[String]) -> Vec<String> {
-    sql::read(
+    sql::read_column(
         "SELECT DISTINCT k.key FROM shardmaster.split_key k JOIN shardmaster.split_plan p ON p.id = k.split_id
           WHERE k.keyspace = $1 AND k.active AND (p.source_shard = ANY ($2) OR p.target_shard = ANY ($2))",
-        &[keyspace.into(), place.to_vec().into()],
-        |row| row.value(1),
-    )
+        &[keyspace.into(), place.to_vec().into()])
 }

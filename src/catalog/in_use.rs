@@ -26,15 +26,14 @@ pub fn split_of_keys(keyspace: &str, keys: &[String]) -> Option<(i64, String)> {
 
 fn has_active(keyspace: &str) -> bool {
     let query = "SELECT 1 FROM shardmaster.split_key WHERE keyspace = $1 AND active LIMIT 1";
-    sql::read_one(query, &[keyspace.into()], |_| ()).is_some()
+    sql::exists(query, &[keyspace.into()])
 }
 
 /// Returns the routing entries that active splits of a keyspace move.
 pub fn entries_of_splits(keyspace: &str) -> BTreeSet<String> {
-    sql::read(
+    sql::read_column(
         "SELECT key FROM shardmaster.split_key WHERE keyspace = $1 AND active",
         &[keyspace.into()],
-        |row| row.value(1),
     )
     .into_iter()
     .collect()
@@ -45,7 +44,7 @@ pub fn splits_of_shard(shard_key: &str) -> Vec<i64> {
     let query = format!(
         "SELECT id FROM shardmaster.split_plan WHERE (source_shard = $1 OR target_shard = $1) AND {IS_ACTIVE} ORDER BY id"
     );
-    sql::read(&query, &[shard_key.into()], |row| row.value(1))
+    sql::read_column(&query, &[shard_key.into()])
 }
 
 /// Returns an active split that has the shard as source or target.
@@ -69,7 +68,7 @@ pub fn split_under_way(shard_key: &str) -> Option<i64> {
           WHERE (source_shard = $1 OR target_shard = $1) AND {IS_UNFINISHED}
             AND NOT (phase = 'planning' AND activity = 'failed') ORDER BY id LIMIT 1"
     );
-    sql::read_latest(&query, &[shard_key.into()], |row| row.value(1)).into_iter().next()
+    sql::read_one_latest(&query, &[shard_key.into()], |row| row.value(1))
 }
 
 /// Returns an active split of the keyspace.
@@ -120,12 +119,10 @@ pub fn is_planned(split: i64) -> bool {
 
 /// Returns why a split tries again, as its worker last recorded it.
 fn stored_reason(split: i64) -> Option<String> {
-    sql::read_one(
+    sql::read_optional::<String>(
         "SELECT waiting_for FROM shardmaster.split_plan WHERE id = $1 AND activity = 'retrying'",
         &[split.into()],
-        |row| row.get::<String>(1),
     )
-    .flatten()
 }
 
 /// Whether a split waits for another one's rows, or for a split that does, and so on. The text of what each of them

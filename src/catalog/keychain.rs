@@ -1,6 +1,8 @@
 //! `shardmaster.keychain`: credentials by alias, encrypted.
 
 use super::caller::Caller;
+use super::local;
+use crate::error::{Failure, SqlState};
 use crate::server::sql::{self, Row};
 use pgrx::datum::DatumWithOid;
 use pgrx::prelude::TimestampWithTimeZone;
@@ -27,13 +29,13 @@ fn from_row(row: &Row<'_>) -> StoredCredential {
 /// ends.
 pub fn lock_kind(alias: &str) -> Option<String> {
     let query = "SELECT auth_kind FROM shardmaster.keychain WHERE alias = $1 FOR SHARE";
-    sql::write_returning(query, &[alias.into()], |row| row.value(1)).into_iter().next()
+    sql::write_one(query, &[alias.into()], |row| row.value(1))
 }
 
 /// Locks a credential for a change or its removal.
 pub fn lock(alias: &str) -> Option<StoredCredential> {
     let query = "SELECT alias, auth_kind, sealed FROM shardmaster.keychain WHERE alias = $1 FOR UPDATE";
-    sql::write_returning(query, &[alias.into()], |row| from_row(&row)).into_iter().next()
+    sql::write_one(query, &[alias.into()], |row| from_row(&row))
 }
 
 /// Begins a change of credentials, before the master keys are read. While all credentials are encrypted anew, none is
@@ -50,8 +52,13 @@ pub fn begin_rotation() {
 /// Counts the credentials as of now, whatever the transaction's snapshot sees.
 pub fn count_latest() -> usize {
     let query = "SELECT count(*) FROM shardmaster.keychain";
-    let count = sql::read_latest(query, &[], |row| row.value::<i64>(1)).into_iter().next();
+    let count = sql::read_one_latest(query, &[], |row| row.value::<i64>(1));
     count.and_then(|count| usize::try_from(count).ok()).unwrap_or_default()
+}
+
+pub fn unknown(alias: &str) -> Failure {
+    Failure::new(SqlState::UNDEFINED_OBJECT, format!("credential \"{alias}\" does not exist"))
+        .hint("shard_credentials() lists them. shard_credential_set() adds one.")
 }
 
 /// Locks all credentials, in the order of their aliases.
@@ -63,10 +70,8 @@ pub fn lock_all() -> Vec<StoredCredential> {
 /// Inserts a new credential. Returns false if one of this alias exists by now, which the caller must then read.
 pub fn insert(credential: &StoredCredential, caller: &Caller) -> bool {
     let query = "INSERT INTO shardmaster.keychain (alias, auth_kind, sealed, set_by) VALUES ($1, $2, $3, $4)
-                 ON CONFLICT (alias) DO NOTHING RETURNING true";
-    sql::write_returning(query, &values(credential, caller), |row| row.value(1))
-        .into_iter()
-        .any(|done: bool| done)
+                 ON CONFLICT (alias) DO NOTHING";
+    sql::write(query, &values(credential, caller)) == 1
 }
 
 /// Replaces a credential that the caller has locked.
@@ -110,7 +115,7 @@ pub fn hold(alias: &str, held_for: &str, caller: &Caller) {
 pub fn release(alias: &str, held_for: &str, caller: &Caller) -> bool {
     let query = "DELETE FROM shardmaster.credential_hold h USING pg_catalog.pg_control_system() s
                   WHERE h.alias = $1 AND h.held_for = $2
-                    AND ($5 OR CASE WHEN h.of_system = s.system_identifier THEN h.holder = $4 ELSE h.held_by = $3 END) RETURNING true";
+                    AND ($5 OR CASE WHEN h.of_system = s.system_identifier THEN h.holder = $4 ELSE h.held_by = $3 END)";
     let args = [
         alias.into(),
         held_for.into(),
@@ -118,21 +123,20 @@ pub fn release(alias: &str, held_for: &str, caller: &Caller) -> bool {
         caller.id().into(),
         caller.is_superuser().into(),
     ];
-    sql::write_returning(query, &args, |row| row.value(1)).into_iter().any(|done: bool| done)
+    sql::write(query, &args) > 0
 }
 
 /// Returns the first hold of a credential that the caller has locked: for what and by whom it is held, as of now. A
 /// catalog of 0.1.0 that is not updated yet has no holds.
 pub fn hold_of(alias: &str) -> Option<(String, String)> {
-    let there = "SELECT true WHERE pg_catalog.to_regclass('shardmaster.credential_hold') IS NOT NULL";
-    sql::read_one(there, &[], |_| ())?;
-    sql::read_latest(
+    if !local::has_table("credential_hold") {
+        return None;
+    }
+    sql::read_one_latest(
         "SELECT held_for, held_by FROM shardmaster.credential_hold WHERE alias = $1 ORDER BY 1, 2 LIMIT 1",
         &[alias.into()],
         |row| (row.value(1), row.value(2)),
     )
-    .into_iter()
-    .next()
 }
 
 /// Locks the shards that use a credential: no other session changes their endpoints before the transaction ends.

@@ -97,10 +97,8 @@ pub fn lock(name: &str) -> Result<LockedKeyspace, UnknownKeyspace> {
         "SELECT {COLUMNS}, locked_by IS NOT DISTINCT FROM pg_catalog.pg_current_xact_id()
            FROM shardmaster.keyspace WHERE name = $1 FOR NO KEY UPDATE"
     );
-    let rows = sql::write_returning(&query, &[name.into()], |row| (from_row(&row), row.value::<bool>(5)));
-    let Some((keyspace, written)) = rows.into_iter().next() else {
-        return Err(unknown(name));
-    };
+    let locked = sql::write_one(&query, &[name.into()], |row| (from_row(&row), row.value::<bool>(5)));
+    let (keyspace, written) = locked.ok_or_else(|| unknown(name))?;
     if !written {
         sql::write(
             "UPDATE shardmaster.keyspace SET locked_by = pg_catalog.pg_current_xact_id() WHERE name = $1",
@@ -126,7 +124,7 @@ pub fn lock_all() -> Result<(), UnknownKeyspace> {
 pub fn made(name: &str) -> Option<i64> {
     let query = "SELECT (extract(epoch FROM (pg_catalog.to_jsonb(k) ->> 'created_at')::timestamptz) * 1000000)::bigint
                    FROM shardmaster.keyspace k WHERE name = $1";
-    sql::read_one(query, &[name.into()], |row| row.get(1)).flatten()
+    sql::read_optional(query, &[name.into()])
 }
 
 /// Returns the routing version; 0 before the first change.
@@ -141,34 +139,24 @@ pub fn version(name: &str) -> i64 {
 
 /// Returns the routing version as committed by now, whatever the transaction's snapshot sees.
 pub fn latest_version(name: &str) -> i64 {
-    sql::read_latest(
-        "SELECT max(version) FROM shardmaster.routing_version WHERE keyspace = $1",
-        &[name.into()],
-        |row| row.get(1),
-    )
-    .into_iter()
-    .flatten()
-    .next()
-    .unwrap_or(0)
+    let query = "SELECT max(version) FROM shardmaster.routing_version WHERE keyspace = $1";
+    sql::read_one_latest(query, &[name.into()], |row| row.get(1)).flatten().unwrap_or(0)
 }
 
 /// Adds a keyspace. Returns false if one of this name exists.
 pub fn insert(name: &str, key_type: KeyType, strategy: Strategy) -> bool {
     let buckets = strategy.buckets().and_then(|buckets| i32::try_from(buckets.get()).ok());
-    sql::write_returning(
+    sql::write(
         "INSERT INTO shardmaster.keyspace (name, strategy, key_type, buckets) VALUES ($1, $2, $3, $4)
-         ON CONFLICT (name) DO NOTHING RETURNING 1",
-        &[name.into(), strategy.name().into(), key_type.name().into(), buckets.into()],
-        |_| (),
-    )
-    .len()
-        == 1
+         ON CONFLICT (name) DO NOTHING",
+        &[name.into(), strategy.name().into(), key_type.as_str().into(), buckets.into()],
+    ) == 1
 }
 
 pub fn set_key_type(keyspace: &LockedKeyspace, key_type: KeyType) {
     sql::write(
         "UPDATE shardmaster.keyspace SET key_type = $2 WHERE name = $1",
-        &[keyspace.name.as_str().into(), key_type.name().into()],
+        &[keyspace.name.as_str().into(), key_type.as_str().into()],
     );
 }
 
@@ -191,10 +179,8 @@ pub fn has_splits(keyspace: &LockedKeyspace) -> bool {
     } else {
         "SELECT 1 WHERE false"
     };
-    sql::read_one(
+    sql::exists(
         &format!("SELECT 1 FROM shardmaster.split_plan WHERE keyspace = $1 UNION ALL {adopted} LIMIT 1"),
         &[keyspace.name.as_str().into()],
-        |_| (),
     )
-    .is_some()
 }

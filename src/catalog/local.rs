@@ -5,12 +5,12 @@ use crate::server::txn::in_one;
 use pgrx::error;
 use pgrx::pg_sys::Oid;
 
-/// Returns the owner of the extension, which is the mover's role in this very database.
+/// Returns the owner of the extension, which is the mover's role in this very database. Reads in the caller's
+/// transaction, or in one of its own if there is none.
 pub fn owner() -> String {
-    in_transaction(
-        "SELECT r.rolname::text FROM pg_extension e JOIN pg_roles r ON r.oid = e.extowner
-          WHERE e.extname = 'shardmaster'",
-    )
+    let query = "SELECT r.rolname::text FROM pg_extension e JOIN pg_roles r ON r.oid = e.extowner
+                  WHERE e.extname = 'shardmaster'";
+    in_one(|| sql::read_one(query, &[], |row| row.value(1)).unwrap_or_default())
 }
 
 /// Returns the number of the extension's owner. The caller is in a transaction.
@@ -24,12 +24,20 @@ pub fn owner_id() -> Oid {
 /// Whether this database has a schema of this name.
 pub fn has_schema(schema: &str) -> bool {
     let query = "SELECT true FROM pg_catalog.pg_namespace WHERE nspname = $1";
-    sql::read_one(query, &[schema.into()], |_| ()).is_some()
+    sql::exists(query, &[schema.into()])
 }
 
-/// Reads in the caller's transaction, or in one of its own if there is none.
-fn in_transaction(query: &str) -> String {
-    in_one(|| sql::read_one(query, &[], |row| row.value::<String>(1)).unwrap_or_default())
+/// Whether the catalog has a table: the library may be newer than the catalog.
+pub fn has_table(table: &str) -> bool {
+    let query = "SELECT true WHERE pg_catalog.to_regclass($1) IS NOT NULL";
+    sql::read_one_again(query, &[format!("shardmaster.{table}").into()], |_| ()).is_some()
+}
+
+/// Whether a table of the catalog has a column: the library may be newer than the catalog.
+pub fn has_column(table: &str, column: &str) -> bool {
+    let query = "SELECT true FROM pg_attribute
+                  WHERE attrelid = to_regclass($1) AND attname = $2 AND NOT attisdropped";
+    sql::exists(query, &[format!("shardmaster.{table}").into(), column.into()])
 }
 
 /// SQL query for a relation in a schema, in any database: its kind in words, empty for a table, and whether it has a

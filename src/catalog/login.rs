@@ -53,7 +53,7 @@ pub fn roles_of(caller: &Caller) -> Vec<(pg_sys::Oid, String)> {
 
 /// Returns the login for the shard, or else the one for all shards.
 pub fn of(role: pg_sys::Oid, shard: &Shard) -> Option<Login> {
-    sql::read_latest(
+    sql::read_one_latest(
         "SELECT l.username, k.alias, k.auth_kind, k.sealed
            FROM shardmaster.shard_login l LEFT JOIN shardmaster.keychain k ON k.alias = l.credential_alias
           WHERE l.role = $1::oid AND (l.shard_id = $2 OR l.shard_id IS NULL)
@@ -68,8 +68,6 @@ pub fn of(role: pg_sys::Oid, shard: &Shard) -> Option<Login> {
             }),
         },
     )
-    .into_iter()
-    .next()
 }
 
 pub fn set(role: pg_sys::Oid, shard: Option<&Shard>, username: &str, alias: Option<&str>, caller: &Caller) {

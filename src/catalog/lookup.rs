@@ -8,6 +8,7 @@ use super::table_policy::TableName;
 use crate::catalog::declaration;
 use crate::error::Failure;
 use crate::keys::key_type::KeyType;
+use crate::named_enum::named_enum;
 use crate::server::sql::{self, Row};
 use std::collections::BTreeSet;
 
@@ -86,10 +87,9 @@ pub fn all() -> Vec<Lookup> {
 
 /// Returns the lookup indexes of a keyspace, or only those of `table` if it is given.
 pub fn of_keyspace(keyspace: &str, table: Option<&str>) -> Vec<String> {
-    sql::read(
+    sql::read_column(
         "SELECT name FROM shardmaster.lookup WHERE of_keyspace = $1 AND ($2 IS NULL OR table_name = $2) ORDER BY name",
         &[keyspace.into(), table.into()],
-        |row| row.value(1),
     )
 }
 
@@ -101,7 +101,7 @@ pub fn lock_names() {
 pub fn insert(name: &str, of: &LockedKeyspace, key_type: KeyType) {
     sql::write(
         "INSERT INTO shardmaster.lookup (name, of_keyspace, key_type) VALUES ($1, $2, $3)",
-        &[name.into(), of.name.as_str().into(), key_type.name().into()],
+        &[name.into(), of.name.as_str().into(), key_type.as_str().into()],
     );
 }
 
@@ -160,29 +160,12 @@ pub fn by_column(split: i64, table: &str, column: &str) -> Option<String> {
     )
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LookupState {
-    /// The shard was not read yet.
-    New,
-    Filling,
-    Filled,
-}
-
-impl LookupState {
-    fn from_catalog(text: &str) -> LookupState {
-        match text {
-            "filled" => LookupState::Filled,
-            "filling" => LookupState::Filling,
-            _ => LookupState::New,
-        }
-    }
-
-    fn as_str(self) -> &'static str {
-        match self {
-            LookupState::New => "new",
-            LookupState::Filling => "filling",
-            LookupState::Filled => "filled",
-        }
+named_enum! {
+    pub enum LookupState {
+        /// The shard was not read yet.
+        New = "new",
+        Filling = "filling",
+        Filled = "filled",
     }
 }
 
@@ -198,14 +181,11 @@ pub struct LookupProgress {
 
 /// Whether a shard that takes part has no row.
 pub fn lacks_shards(lookup: &str) -> bool {
-    sql::read_one(
+    sql::exists(
         "SELECT true FROM shardmaster.shard s
           WHERE s.kind = $2 AND s.status <> 'disabled'
             AND NOT EXISTS (SELECT FROM shardmaster.lookup_shard l WHERE l.lookup = $1 AND l.shard_key = s.shard_key) LIMIT 1",
-        &[lookup.into(), POSTGRES.into()],
-        |_| (),
-    )
-    .is_some()
+        &[lookup.into(), POSTGRES.into()])
 }
 
 /// Adds the missing rows: one for each shard that takes part.
@@ -238,7 +218,7 @@ fn read_progress(lookup: &str, shard_key: Option<&str>) -> Vec<LookupProgress> {
         &[lookup.into(), shard_key.into()],
         |row| LookupProgress {
             shard_key: row.value(1),
-            state: LookupState::from_catalog(&row.value::<String>(2)),
+            state: LookupState::from_name(&row.value::<String>(2)).unwrap_or(LookupState::New),
             steps: row.value(3),
             place: row.get(4),
             shape: row.get(5),
@@ -342,13 +322,11 @@ pub fn report_failure(lookup: &str, shard_key: &str, error: &Failure) {
 
 /// Whether any key was ever routed to a shard.
 pub fn ever_routed(keyspace: &str, shard_key: &str) -> bool {
-    sql::read_one(
+    sql::exists(
         "SELECT true FROM shardmaster.routing_entry
           WHERE keyspace = $1 AND (read_shard = $2 OR write_shard = $2) LIMIT 1",
         &[keyspace.into(), shard_key.into()],
-        |_| (),
     )
-    .is_some()
 }
 
 /// Returns a shard that keys are routed to and whose rows were not all read yet.
@@ -431,7 +409,7 @@ pub fn not_removed(removal: &Removal, error: &Failure) {
 /// Whether the token is that of a lookup index of this master.
 pub fn is_known(token: &str) -> bool {
     let query = "SELECT true FROM shardmaster.lookup WHERE token::text = $1";
-    sql::read_one(query, &[token.into()], |_| ()).is_some()
+    sql::exists(query, &[token.into()])
 }
 
 /// Whether a worker is needed.

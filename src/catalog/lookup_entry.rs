@@ -36,13 +36,12 @@ pub struct KnownKey {
 
 /// Returns what the lookup index knows of a key. Returns None if there is no lookup index of this name.
 pub fn owner(lookup: &str, key: &str) -> Option<KnownKey> {
-    let known = sql::read_prepared(&OWNER, &[lookup.into(), key.into()], |row| KnownKey {
+    sql::read_one_prepared(&OWNER, &[lookup.into(), key.into()], |row| KnownKey {
         of: row.value(1),
         key_type: row.value(2),
         owner: row.get(3),
         has_row: row.get(4).unwrap_or(false),
-    });
-    known.into_iter().next()
+    })
 }
 
 fn columns(pairs: &[&LookupPair]) -> (Vec<String>, Vec<String>) {
@@ -147,7 +146,7 @@ fn promote(lookup: &str, keys: Vec<String>) {
 
 /// Returns keys of an owner, from behind a key on, including those that are only claimed and those in conflicts.
 pub fn of_owner(lookup: &str, owner: &str, after: Option<&str>, most: i64) -> Vec<String> {
-    sql::read(
+    sql::read_column(
         "SELECT p.key FROM (
              (SELECT e.key COLLATE \"C\" AS key FROM shardmaster.lookup_entry e
                WHERE e.lookup = $1 AND e.owner = $2 AND ($3 IS NULL OR e.key COLLATE \"C\" > $3)
@@ -158,7 +157,6 @@ pub fn of_owner(lookup: &str, owner: &str, after: Option<&str>, most: i64) -> Ve
                ORDER BY c.key COLLATE \"C\" LIMIT $4)) AS p
           ORDER BY p.key LIMIT $4",
         &[lookup.into(), owner.into(), after.into(), most.into()],
-        |row| row.value(1),
     )
 }
 
@@ -205,7 +203,7 @@ pub fn claim(
         seconds.into(),
         lookup.epoch.into(),
     ];
-    let claimed = sql::write_returning(
+    let claimed = sql::write_one(
         "INSERT INTO shardmaster.lookup_entry AS e (lookup, key, owner, has_row, claimed_until, epoch)
          VALUES ($1, $2, $3, false, clock_timestamp() + make_interval(secs => $4), $5)
          ON CONFLICT (key, lookup) DO UPDATE
@@ -217,7 +215,7 @@ pub fn claim(
         &args,
         |row| row.get::<TimestampWithTimeZone>(1),
     );
-    claimed.into_iter().next().ok_or_else(|| taken(lookup, pair))
+    claimed.ok_or_else(|| taken(lookup, pair))
 }
 
 /// Why a key cannot be claimed.
@@ -229,13 +227,13 @@ pub enum ClaimRefusal {
 }
 
 fn taken(lookup: &Lookup, pair: &LookupPair) -> ClaimRefusal {
-    let ended = sql::read_latest(
+    let ended = sql::read_one_latest(
         "SELECT e.owner FROM shardmaster.lookup_entry e
           WHERE e.lookup = $1 AND e.key = $2 AND e.owner <> $3 AND NOT e.has_row AND e.claimed_until <= clock_timestamp()",
         &[lookup.name.as_str().into(), pair.key.as_str().into(), pair.owner.as_str().into()],
         |row| row.value(1),
     );
-    ended.into_iter().next().map_or(ClaimRefusal::Owned, |owner| ClaimRefusal::Ended { owner })
+    ended.map_or(ClaimRefusal::Owned, |owner| ClaimRefusal::Ended { owner })
 }
 
 /// A key that more than one owner has: an owner that does not have it in routing, and the owner that does.

@@ -3,6 +3,7 @@
 
 use super::execution::ShardBackend;
 use crate::error::{Failure, SqlState};
+use crate::named_enum::named_enum;
 use crate::server::sql;
 use pgrx::prelude::TimestampWithTimeZone;
 
@@ -12,27 +13,15 @@ pub enum Action {
     Delete(Deletes),
 }
 
-/// Which rows of the keys are deleted.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Deletes {
-    /// All of them, if the right shard has a row with the primary key and shard-by value of each.
-    OnBoth,
-    /// Only those whose primary key the right shard has with other content.
-    Conflicting,
-    /// All of them, whatever other shards have.
-    All,
-}
-
-impl Deletes {
-    pub const NONE_OF_THEM: &'static str = "it is not one of \"on_both\", \"conflicting\", \"all\"";
-
-    pub fn parse(text: &str) -> Option<Deletes> {
-        match text {
-            "on_both" => Some(Deletes::OnBoth),
-            "conflicting" => Some(Deletes::Conflicting),
-            "all" => Some(Deletes::All),
-            _ => None,
-        }
+named_enum! {
+    /// Which rows of the keys are deleted.
+    pub enum Deletes {
+        /// All of them, if the right shard has a row with the primary key and shard-by value of each.
+        OnBoth = "on_both",
+        /// Only those whose primary key the right shard has with other content.
+        Conflicting = "conflicting",
+        /// All of them, whatever other shards have.
+        All = "all",
     }
 }
 
@@ -53,24 +42,14 @@ impl Action {
     }
 }
 
-/// How a run ends. An ended run does not begin again.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum RunEnd {
-    Done,
-    Failed,
-    /// The session of the run was gone, and another one has taken its place.
-    Interrupted,
-    Abandoned,
-}
-
-impl RunEnd {
-    pub fn as_str(self) -> &'static str {
-        match self {
-            RunEnd::Done => "done",
-            RunEnd::Failed => "failed",
-            RunEnd::Interrupted => "interrupted",
-            RunEnd::Abandoned => "abandoned",
-        }
+named_enum! {
+    /// How a run ends. An ended run does not begin again.
+    pub enum RunEnd {
+        Done = "done",
+        Failed = "failed",
+        /// The session of the run was gone, and another one has taken its place.
+        Interrupted = "interrupted",
+        Abandoned = "abandoned",
     }
 }
 
@@ -103,12 +82,12 @@ pub struct ListedRun {
 
 /// Inserts a run, under the keyspace's lock. The run holds the keys from the commit on.
 pub fn insert(action: Action, keyspace: &str, shard: &str, keys: &[RunKey], started_by: &str) -> i64 {
-    let id = sql::write_returning(
+    let id: Option<i64> = sql::write_one(
         "INSERT INTO shardmaster.misplaced_run (action, keyspace, shard, started_by) VALUES ($1, $2, $3, $4) RETURNING id",
         &[action.as_str().into(), keyspace.into(), shard.into(), started_by.into()],
         |row| row.value(1),
     );
-    let id: i64 = id.into_iter().next().unwrap_or_default();
+    let id = id.unwrap_or_default();
     let names: Vec<String> = keys.iter().map(|key| key.key.clone()).collect();
     let entries: Vec<Option<String>> = keys.iter().map(|key| key.entry.clone()).collect();
     let routes: Vec<Option<String>> = keys.iter().map(|key| key.routed_to.clone()).collect();
@@ -156,21 +135,18 @@ pub fn of_keyspace(keyspace: &str) -> Option<i64> {
 
 /// Returns a run that takes rows from the shard or brings rows there, as committed by now.
 pub fn of_shard(shard: &str) -> Option<i64> {
-    sql::read_latest(
+    sql::read_one_latest(
         "SELECT r.id FROM shardmaster.misplaced_run r
           WHERE r.state = 'running'
             AND (r.shard = $1 OR EXISTS (SELECT FROM shardmaster.misplaced_key k WHERE k.run_id = r.id AND k.routed_to = $1))
           ORDER BY r.id LIMIT 1",
         &[shard.into()],
-        |row| row.value(1),
-    )
-    .into_iter()
-    .next()
+        |row| row.value(1))
 }
 
 /// Returns other runs that hold entries of this one: their sessions are gone.
 pub fn before(id: i64) -> Vec<i64> {
-    sql::read(
+    sql::read_column(
         "SELECT o.id FROM shardmaster.misplaced_run r
            JOIN shardmaster.misplaced_run o ON o.keyspace = r.keyspace AND o.state = 'running' AND o.id <> r.id
           WHERE r.id = $1
@@ -178,18 +154,16 @@ pub fn before(id: i64) -> Vec<i64> {
                  OR EXISTS (SELECT FROM shardmaster.misplaced_key k JOIN shardmaster.misplaced_key h ON h.entry = k.entry
                              WHERE k.run_id = r.id AND h.run_id = o.id))
           ORDER BY o.id",
-        &[id.into()],
-        |row| row.value(1),
-    )
+        &[id.into()])
 }
 
 pub fn is_running(id: i64) -> Result<bool, Failure> {
-    let found = sql::read_latest(
+    let found = sql::read_one_latest(
         "SELECT state = 'running' FROM shardmaster.misplaced_run WHERE id = $1",
         &[id.into()],
         |row| row.value(1),
     );
-    found.into_iter().next().ok_or_else(|| {
+    found.ok_or_else(|| {
         Failure::new(SqlState::UNDEFINED_OBJECT, format!("run {id} of misplaced rows does not exist"))
             .hint("shard_misplaced_runs() lists them.")
     })

@@ -2,6 +2,7 @@
 //! an entry belongs to is found by the place of the source, not by its name.
 
 use super::keyspace::{self, Keyspace};
+use super::routing;
 use super::shard::{self, Shard};
 use super::split_ledger;
 use super::split_state::{IS_ACTIVE, RESTS, end};
@@ -62,23 +63,17 @@ pub fn assigned(keyspace: &Keyspace, names: &[String], shards: &[String]) {
     if !any_stands(&keyspace.name) {
         return;
     }
-    let mut by_shard: BTreeMap<&str, Vec<String>> = BTreeMap::new();
-    for (name, shard) in names.iter().zip(shards) {
-        by_shard.entry(shard).or_default().push(name.clone());
-    }
-    for (shard_key, names) in by_shard {
+    for (shard_key, names) in routing::by_shard(names, shards) {
         let Ok(shard) = shard::by_key(shard_key) else { continue };
         take_out(keyspace, &names, &shard, Then::End);
     }
 }
 
 fn any_stands(keyspace: &str) -> bool {
-    sql::read_one(
+    sql::exists(
         "SELECT 1 FROM shardmaster.split_plan WHERE keyspace = $1 AND redirect_since IS NOT NULL LIMIT 1",
         &[keyspace.into()],
-        |_| (),
     )
-    .is_some()
 }
 
 /// Returns three lists of splits of a keyspace: those whose redirect is where a shard is; those where it may be, since
@@ -224,10 +219,9 @@ fn insert(split: i64, keyspace: &str, of: Ordered, ranges: &[Interval], mark: Ma
 
 /// Returns shards that were assigned entries of a split's redirect and that may be where it is.
 pub fn asked(split: i64) -> Vec<String> {
-    sql::read(
+    sql::read_column(
         "SELECT DISTINCT asked_of FROM shardmaster.redirect WHERE split_id = $1 AND asked_of IS NOT NULL ORDER BY 1",
         &[split.into()],
-        |row| row.value(1),
     )
 }
 
@@ -259,10 +253,9 @@ pub fn to_end(split: i64) -> ToEnd {
     if is_expired == Some(true) {
         return ToEnd::All;
     }
-    let names: Vec<String> = sql::read(
+    let names: Vec<String> = sql::read_column(
         "SELECT key FROM shardmaster.redirect WHERE split_id = $1 AND ending ORDER BY key",
         &[split.into()],
-        |row| row.value(1),
     );
     if names.is_empty() { ToEnd::Nothing } else { ToEnd::Named(names) }
 }
@@ -280,10 +273,9 @@ pub fn ended(split: i64, names: &[String]) {
 /// Forgets entries that are to stay but which the shard no longer refuses. `there` is what it refuses of the split's.
 /// Returns how many were forgotten.
 pub fn forget_all_but(split: i64, there: Option<&Scope>) -> usize {
-    let stay: Vec<String> = sql::read(
+    let stay: Vec<String> = sql::read_column(
         "SELECT key FROM shardmaster.redirect WHERE split_id = $1 AND NOT ending AND asked_of IS NULL",
         &[split.into()],
-        |row| row.value(1),
     );
     // On the shard, values of char(n) have lost their trailing blanks.
     let without_blanks = |name: &str| name.trim_end_matches(' ').to_owned();
@@ -323,15 +315,14 @@ pub fn shards() -> Vec<String> {
     let query = "SELECT DISTINCT p.source_shard FROM shardmaster.split_plan p
                   WHERE p.redirect_since IS NOT NULL AND EXISTS (SELECT 1 FROM shardmaster.redirect r WHERE r.split_id = p.id)
                   ORDER BY 1";
-    sql::read(query, &[], |row| row.value(1))
+    sql::read_column(query, &[])
 }
 
 /// Returns the splits with a redirect on a shard.
 pub fn splits_of_shard(shard_key: &str) -> Vec<i64> {
-    sql::read(
+    sql::read_column(
         "SELECT id FROM shardmaster.split_plan WHERE source_shard = $1 AND redirect_since IS NOT NULL ORDER BY id",
         &[shard_key.into()],
-        |row| row.value(1),
     )
 }
 
@@ -347,11 +338,10 @@ pub fn since_of_shard(shard_key: &str) -> Vec<(i64, String)> {
 
 /// Returns the splits with a redirect that a table's triggers read, whatever its entry is by then.
 pub fn splits_of_table(keyspace: &str, table: &str) -> Vec<i64> {
-    sql::read(
+    sql::read_column(
         "SELECT p.id FROM shardmaster.split_plan p JOIN shardmaster.split_table t ON t.split_id = p.id
           WHERE p.keyspace = $1 AND t.table_name = $2 AND p.redirect_since IS NOT NULL ORDER BY p.id",
         &[keyspace.into(), table.into()],
-        |row| row.value(1),
     )
 }
 

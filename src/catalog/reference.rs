@@ -1,37 +1,29 @@
 //! Reference tables: the sets of them, and the progress of each shard.
 
 use super::keyspace::LockedKeyspace;
+use super::local;
 use super::naming::{self, Unsaid};
 use super::shard::{self, Shard};
 use super::table_policy::TableName;
 use super::trusted_owner;
 use crate::clean;
 use crate::error::Failure;
+use crate::named_enum::named_enum;
 use crate::server::sql;
 use pgrx::datum::{Interval, TimestampWithTimeZone};
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
-/// The progress of a shard with a set.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum ReferenceState {
-    /// The copy does not have all tables as a whole yet.
-    Filling,
-    Following,
-    /// The shard does not answer.
-    Away,
-    /// An operator must act.
-    Failed,
-}
-
-impl ReferenceState {
-    pub fn as_str(self) -> &'static str {
-        match self {
-            ReferenceState::Filling => "filling",
-            ReferenceState::Following => "following",
-            ReferenceState::Away => "away",
-            ReferenceState::Failed => "failed",
-        }
+named_enum! {
+    /// The progress of a shard with a set.
+    pub enum ReferenceState {
+        /// The copy does not have all tables as a whole yet.
+        Filling = "filling",
+        Following = "following",
+        /// The shard does not answer.
+        Away = "away",
+        /// An operator must act.
+        Failed = "failed",
     }
 }
 
@@ -118,7 +110,8 @@ pub fn add(keyspace: &LockedKeyspace, origin: &str, table: &TableName) {
          ON CONFLICT (keyspace, origin) DO NOTHING",
         &[keyspace.name.as_str().into(), origin.into()],
     );
-    let (column, token) = if has_tokens() { (", token", ", gen_random_uuid()::text") } else { ("", "") };
+    let has_tokens = local::has_column("reference_table", "token");
+    let (column, token) = if has_tokens { (", token", ", gen_random_uuid()::text") } else { ("", "") };
     sql::write(
         &format!(
             "INSERT INTO shardmaster.reference_table (set_id, ordinal, table_name{column})
@@ -127,13 +120,6 @@ pub fn add(keyspace: &LockedKeyspace, origin: &str, table: &TableName) {
         ),
         &[keyspace.name.as_str().into(), origin.into(), table.quoted().into()],
     );
-}
-
-/// Whether the catalog has tokens: the library may be newer than the catalog.
-fn has_tokens() -> bool {
-    let query = "SELECT 1 FROM pg_attribute
-                  WHERE attrelid = 'shardmaster.reference_table'::regclass AND attname = 'token' AND NOT attisdropped";
-    sql::read_one(query, &[], |_| ()).is_some()
 }
 
 /// Takes a table out of its set. The worker tells the shards.
@@ -148,19 +134,19 @@ pub fn remove(keyspace: &LockedKeyspace, table: &TableName) {
 
 /// Whether there is any set, so that a worker is needed.
 pub fn any() -> bool {
-    sql::read_one("SELECT 1 FROM shardmaster.reference_set LIMIT 1", &[], |_| ()).is_some()
+    sql::exists("SELECT 1 FROM shardmaster.reference_set LIMIT 1", &[])
 }
 
 /// Whether the token is that of a set of this master.
 pub fn is_known(token: &str) -> bool {
     let query = "SELECT 1 FROM shardmaster.reference_set WHERE token = $1";
-    sql::read_one(query, &[token.into()], |_| ()).is_some()
+    sql::exists(query, &[token.into()])
 }
 
 /// Whether a keyspace has a set, even one that is about to be removed.
 pub fn any_of_keyspace(keyspace: &str) -> bool {
     let query = "SELECT 1 FROM shardmaster.reference_set WHERE keyspace = $1 LIMIT 1";
-    sql::read_one(query, &[keyspace.into()], |_| ()).is_some()
+    sql::exists(query, &[keyspace.into()])
 }
 
 /// Returns a keyspace that has a set whose origin is this shard.
@@ -211,7 +197,7 @@ const LACKING: &str = "FROM shardmaster.reference_set r, shardmaster.shard s
 
 fn add_copies() {
     let kind = || [shard::POSTGRES.into()];
-    if sql::read_one(&format!("SELECT 1 {LACKING} LIMIT 1"), &kind(), |_| ()).is_none() {
+    if !sql::exists(&format!("SELECT 1 {LACKING} LIMIT 1"), &kind()) {
         return;
     }
     let add = format!(

@@ -49,11 +49,10 @@ pub fn of(split: i64) -> Result<Option<WayBack>, Failure> {
 /// Returns the splits that shards know by one secret and that have not ended: a split, its reverse split, and the
 /// reverse split of that once it has begun.
 pub fn known_by(token: &str) -> Vec<i64> {
-    sql::read(
+    sql::read_column(
         "SELECT id FROM shardmaster.split_plan
           WHERE token = $1 AND finished_at IS NULL AND phase <> 'rolled_back'",
         &[token.into()],
-        |row| row.value(1),
     )
 }
 

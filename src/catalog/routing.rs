@@ -7,7 +7,8 @@ use crate::keys::interval::{self, Interval};
 use crate::keys::ordered::Ordered;
 use crate::keys::strategy::EntryLookup;
 use crate::server::sql;
-use std::collections::HashMap;
+use crate::words::hex;
+use std::collections::{BTreeMap, HashMap};
 
 /// The properties of a new routing version.
 #[derive(Default)]
@@ -24,6 +25,15 @@ pub struct RoutingChange<'a> {
     pub moved_by: Option<i64>,
     /// The operator has determined where the rows are.
     pub is_forced: bool,
+}
+
+/// Groups names of entries by the shards that they are routed to.
+pub fn by_shard<'a>(names: &[String], shards: &'a [String]) -> BTreeMap<&'a str, Vec<String>> {
+    let mut by_shard: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    for (name, shard) in names.iter().zip(shards) {
+        by_shard.entry(shard).or_default().push(name.clone());
+    }
+    by_shard
 }
 
 /// Returns the shard that each of the keys is written to now; keys without an entry are left out.
@@ -74,11 +84,10 @@ pub fn entries_on(keyspace: &Keyspace, shard_key: &str) -> Served {
 
 /// Returns all keys that are assigned now.
 pub fn current_keys(keyspace: &str) -> Vec<String> {
-    sql::read(
+    sql::read_column(
         "SELECT key FROM shardmaster.routing_entry
           WHERE keyspace = $1 AND valid_to IS NULL ORDER BY key",
         &[keyspace.into()],
-        |row| row.value(1),
     )
 }
 
@@ -209,13 +218,10 @@ pub fn ranges(keyspace: &str, of: Ordered, within: &Interval) -> Vec<RangeEntry>
 pub fn entry_of(keyspace: &Keyspace, key: &str) -> Option<String> {
     match keyspace.strategy.entry(key) {
         EntryLookup::Named(name) => Some(name),
-        EntryLookup::Covering(of) => sql::read_one(
+        EntryLookup::Covering(of) => sql::read_optional(
             "SELECT CASE WHEN upper(span) > $1 THEN key END FROM shardmaster.routing_entry
               WHERE valid_to IS NULL AND span IS NOT NULL AND lower(span) <= $1 ORDER BY lower(span) DESC LIMIT 1",
-            &[interval::position(&keyspace.name, of, Some(key)).into()],
-            |row| row.get(1),
-        )
-        .flatten(),
+            &[interval::position(&keyspace.name, of, Some(key)).into()]),
     }
 }
 
@@ -233,8 +239,7 @@ pub fn places(keyspace: &Keyspace, keys: &[String]) -> HashMap<String, RoutingPl
         match keyspace.strategy.entry(key) {
             EntryLookup::Named(name) => names.push((key, name)),
             EntryLookup::Covering(of) => {
-                let position = interval::position(&keyspace.name, of, Some(key));
-                positions.push(position.iter().map(|byte| format!("{byte:02x}")).collect::<String>());
+                positions.push(hex(&interval::position(&keyspace.name, of, Some(key))));
             }
         }
     }

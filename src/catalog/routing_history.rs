@@ -26,7 +26,7 @@ pub fn difference(keyspace: &str, version: i64) -> Vec<(String, Option<String>)>
 /// Returns those of the entries, under their current names, whose rows a split has moved since the version, and which
 /// the version routes to another shard. If ranges were cut since, the part that both have counts.
 pub fn moved_by_split_since(keyspace: &str, keys: &[String], version: i64) -> Vec<String> {
-    sql::read(
+    sql::read_column(
         "WITH moved AS (
              SELECT key, span FROM shardmaster.routing_entry
               WHERE keyspace = $1
@@ -42,7 +42,6 @@ pub fn moved_by_split_since(keyspace: &str, keys: &[String], version: i64) -> Ve
             AND (o.key IS NULL OR o.read_shard <> n.read_shard AND m.span && (o.span * n.span))
           ORDER BY 1",
         &[keyspace.into(), keys.to_vec().into(), version.into()],
-        |row| row.value(1),
     )
 }
 

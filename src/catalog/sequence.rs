@@ -1,6 +1,7 @@
 //! Rows of `shardmaster.keyspace_sequence`: sequences that clients of a keyspace's rows draw from by name.
 
 use super::caller::Caller;
+use super::local;
 use super::table_policy::TableName;
 use crate::catalog::declaration;
 use crate::server::sql;
@@ -24,8 +25,7 @@ impl NamedSequence {
 
 /// Returns the sequences of a keyspace, by name. A catalog that is not updated yet has none.
 pub fn of(keyspace: &str) -> Vec<NamedSequence> {
-    let is_there = "SELECT true WHERE pg_catalog.to_regclass('shardmaster.keyspace_sequence') IS NOT NULL";
-    if sql::read_one(is_there, &[], |_| ()).is_none() {
+    if !local::has_table("keyspace_sequence") {
         return Vec::new();
     }
     let query = format!(
@@ -45,21 +45,17 @@ pub fn of(keyspace: &str) -> Vec<NamedSequence> {
 
 /// Inserts a sequence. Returns false if the keyspace has it already.
 pub fn insert(keyspace: &str, name: &TableName, caller: &Caller) -> bool {
-    let inserted = sql::write_returning(
+    sql::write(
         "INSERT INTO shardmaster.keyspace_sequence (keyspace, sequence_name, named_by) VALUES ($1, $2, $3)
-             ON CONFLICT (keyspace, sequence_name) DO NOTHING RETURNING 1",
+             ON CONFLICT (keyspace, sequence_name) DO NOTHING",
         &[keyspace.into(), name.quoted().into(), declaration::by(caller).into()],
-        |_| (),
-    );
-    !inserted.is_empty()
+    ) == 1
 }
 
 /// Deletes a sequence. Returns false if the keyspace does not have it.
 pub fn delete(keyspace: &str, name: &TableName) -> bool {
-    let deleted = sql::write_returning(
-        "DELETE FROM shardmaster.keyspace_sequence WHERE keyspace = $1 AND sequence_name = $2 RETURNING 1",
+    sql::write(
+        "DELETE FROM shardmaster.keyspace_sequence WHERE keyspace = $1 AND sequence_name = $2",
         &[keyspace.into(), name.quoted().into()],
-        |_| (),
-    );
-    !deleted.is_empty()
+    ) == 1
 }

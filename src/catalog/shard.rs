@@ -2,7 +2,8 @@
 
 use super::caller::Caller;
 use crate::catalog::declaration;
-use crate::error::{Failure, SqlState};
+use crate::error::{Failure, SqlState, invalid};
+use crate::named_enum::named_enum;
 use crate::remote::conninfo::{Conninfo, ConninfoError};
 use crate::server::sql::{self, Row};
 use crate::words::of_split;
@@ -17,8 +18,6 @@ pub enum TopologyError {
     Unknown(String),
     #[error("shard \"{0}\" already exists")]
     Exists(String),
-    #[error("invalid value for \"{argument}\": {problem}")]
-    Invalid { argument: &'static str, problem: String },
     #[error("shard of kind \"{0}\" cannot have a connection string")]
     ConninfoOfOtherKind(String),
     #[error("shard \"{shard}\" is of kind \"{kind}\", which has no connections")]
@@ -55,7 +54,6 @@ impl From<TopologyError> for Failure {
                 SqlState::DUPLICATE_OBJECT,
                 Some("shard_topology() lists the shards, shard_set_endpoint() changes where one is."),
             ),
-            TopologyError::Invalid { .. } => (SqlState::INVALID_VALUE, None),
             TopologyError::ConninfoOfOtherKind(_) => {
                 (SqlState::INVALID_VALUE, Some("Only shards of kind \"postgres\" have connections."))
             }
@@ -131,43 +129,25 @@ impl From<TopologyError> for Failure {
     }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ShardStatus {
-    Active,
-    /// The shard serves reads and writes, takes no placement, and is not the target of a split.
-    Draining,
-    /// The shard is not routed to.
-    Disabled,
+named_enum! {
+    pub enum ShardStatus {
+        Active = "active",
+        /// The shard serves reads and writes, takes no placement, and is not the target of a split.
+        Draining = "draining",
+        /// The shard is not routed to.
+        Disabled = "disabled",
+    }
 }
 
 impl ShardStatus {
-    pub fn as_str(self) -> &'static str {
-        match self {
-            ShardStatus::Active => "active",
-            ShardStatus::Draining => "draining",
-            ShardStatus::Disabled => "disabled",
-        }
-    }
-
-    pub fn parse(text: &str) -> Result<ShardStatus, TopologyError> {
-        match text {
-            "active" => Ok(ShardStatus::Active),
-            "draining" => Ok(ShardStatus::Draining),
-            "disabled" => Ok(ShardStatus::Disabled),
-            other => Err(TopologyError::Invalid {
-                argument: "status",
-                problem: format!("\"{other}\" is not one of \"active\", \"draining\", \"disabled\""),
-            }),
-        }
+    pub fn parse(text: &str) -> Result<ShardStatus, Failure> {
+        let problem = || format!("\"{text}\" is not one of {}", ShardStatus::names());
+        ShardStatus::from_name(text).ok_or_else(|| invalid("status", problem()))
     }
 
     /// Converts a value that the catalog's own check has admitted.
     pub fn from_catalog(text: &str) -> ShardStatus {
-        match text {
-            "active" => ShardStatus::Active,
-            "draining" => ShardStatus::Draining,
-            _ => ShardStatus::Disabled,
-        }
+        ShardStatus::from_name(text).unwrap_or(ShardStatus::Disabled)
     }
 }
 
@@ -214,6 +194,14 @@ impl Shard {
         self.kind == POSTGRES
     }
 
+    /// Requires that it holds rows.
+    pub fn require_server(&self) -> Result<(), TopologyError> {
+        if self.holds_rows() {
+            return Ok(());
+        }
+        Err(TopologyError::NoServer { shard: self.shard_key.clone(), kind: self.kind.clone() })
+    }
+
     /// Whether the shard is routed to and used in plans.
     pub fn is_active(&self) -> bool {
         self.status != ShardStatus::Disabled
@@ -250,10 +238,9 @@ pub fn by_id(id: i64) -> Option<Shard> {
 
 /// Returns the shards that keys can be routed to, in the order of their shard_index.
 pub fn active_servers() -> Vec<String> {
-    sql::read(
+    sql::read_column(
         "SELECT shard_key FROM shardmaster.shard WHERE kind = $1 AND status = 'active' ORDER BY shard_index",
         &[POSTGRES.into()],
-        |row| row.value(1),
     )
 }
 
@@ -277,15 +264,12 @@ pub fn schemas_of_others(shard: &Shard) -> Vec<String> {
 /// Returns the next shard_index. The counter's row stays locked until the transaction ends, so that what is read after
 /// it about existing shards holds.
 pub fn take_index() -> i32 {
-    let taken = sql::write_returning(
+    let taken = sql::write_one(
         "UPDATE shardmaster.shard_index_counter SET next = next + 1 RETURNING next - 1",
         &[],
         |row| row.value(1),
     );
-    match taken.first() {
-        Some(index) => *index,
-        None => pgrx::error!("table \"shardmaster.shard_index_counter\" is empty"),
-    }
+    taken.unwrap_or_else(|| pgrx::error!("table \"shardmaster.shard_index_counter\" is empty"))
 }
 
 /// What shard_add stores; the status is active.
@@ -298,7 +282,7 @@ pub struct NewShard {
 
 /// Inserts a shard and returns its id. `endpoint::store` stores its address.
 pub fn insert(shard: NewShard, shard_index: i32, caller: &Caller) -> i64 {
-    let ids = sql::write_returning(
+    let id = sql::write_one(
         "INSERT INTO shardmaster.shard (shard_key, kind, shard_index, capacity, namespace, added_by)
          VALUES ($1, $2, $3, $4, $5, $6) RETURNING id",
         &[
@@ -311,7 +295,7 @@ pub fn insert(shard: NewShard, shard_index: i32, caller: &Caller) -> i64 {
         ],
         |row| row.value(1),
     );
-    ids.first().copied().unwrap_or_default()
+    id.unwrap_or_default()
 }
 
 /// Changes the status. A shard that becomes disabled keeps its earlier status.
@@ -328,7 +312,7 @@ pub fn set_status(shard: &Shard, status: ShardStatus) {
 /// Returns the status that a disabled shard had before.
 pub fn status_before(shard: &Shard) -> ShardStatus {
     let query = "SELECT status_active FROM shardmaster.shard WHERE id = $1";
-    let before: Option<String> = sql::read_one(query, &[shard.id.into()], |row| row.get(1)).flatten();
+    let before: Option<String> = sql::read_optional(query, &[shard.id.into()]);
     before.map_or(ShardStatus::Active, |before| ShardStatus::from_catalog(&before))
 }
 

@@ -3,7 +3,7 @@
 
 use super::split_state::IS_OVER;
 use crate::keys::strategy::Strategy;
-use crate::server::{instance, sql};
+use crate::server::{index_scan, instance, sql};
 use crate::words::counted;
 use pgrx::pg_sys;
 
@@ -85,7 +85,7 @@ pub fn plan_of(decision: &Decision) -> Option<i64> {
 /// the decision when it continues.
 pub fn is_of_begun_plan(decision: &Decision) -> bool {
     let query = "SELECT true FROM shardmaster.split_plan WHERE id = $1 AND (phase <> 'planning' OR reverse_of IS NOT NULL)";
-    plan_of(decision).is_some_and(|id| sql::read_one(query, &[id.into()], |_| ()).is_some())
+    plan_of(decision).is_some_and(|id| sql::exists(query, &[id.into()]))
 }
 
 /// An entry that a split of this master has moved last.
@@ -141,19 +141,17 @@ pub fn adopted_after(keyspace: &str, version: i64) -> Vec<Decision> {
 /// Whether the operator has decided that the routes of its keys stay.
 pub fn are_routes_kept(split: i64, token: &str) -> bool {
     is_here()
-        && sql::read_one(
+        && sql::exists(
             "SELECT true FROM shardmaster.adopted_decision WHERE split_id = $1 AND token = $2 AND routes_kept",
             &[split.into(), token.into()],
-            |_| (),
         )
-        .is_some()
 }
 
 /// Whether the shards know the keys of none of the unknown decisions of the keyspace. These decisions then do not
 /// reverse a route that the operator sets by force.
 pub fn keys_are_unknown(keyspace: &str) -> bool {
     let query = "SELECT true FROM shardmaster.lost_decision WHERE keyspace = $1 AND keys IS NOT NULL LIMIT 1";
-    sql::read_one(query, &[keyspace.into()], |_| ()).is_none()
+    !sql::exists(query, &[keyspace.into()])
 }
 
 /// Whether the catalog has these tables: the library may be newer.
@@ -163,15 +161,7 @@ pub fn is_here() -> bool {
 
 /// Returns the number of their table, which distinguishes an installation from another one in this database.
 pub fn relation() -> Option<u32> {
-    // SAFETY: this reads the system cache with NUL-terminated names, in a transaction.
-    let relation = unsafe {
-        let schema = pg_sys::get_namespace_oid(c"shardmaster".as_ptr(), true);
-        match schema {
-            pg_sys::Oid::INVALID => pg_sys::Oid::INVALID,
-            schema => pg_sys::get_relname_relid(c"lost_decision".as_ptr(), schema),
-        }
-    };
-    (relation != pg_sys::Oid::INVALID).then(|| relation.to_u32())
+    index_scan::relation_of_catalog(c"lost_decision").map(pg_sys::Oid::to_u32)
 }
 
 /// Returns for each decision, in order, whether this master knows it.
@@ -183,7 +173,7 @@ pub fn known_of(decisions: &[&Decision]) -> Vec<bool> {
     } else {
         "false"
     };
-    sql::read(
+    sql::read_column(
         &format!(
             "SELECT {adopted} OR EXISTS (SELECT FROM shardmaster.split_plan p
                                           WHERE p.id = d.id AND p.token = d.token
@@ -192,16 +182,14 @@ pub fn known_of(decisions: &[&Decision]) -> Vec<bool> {
                                                              WHERE back.reverse_of = p.id AND back.phase = 'completed')))
                FROM unnest($1::bigint[], $2::text[]) WITH ORDINALITY d (id, token, at) ORDER BY d.at"
         ),
-        &[ids.into(), tokens.into()],
-        |row| row.value(1),
-    )
+        &[ids.into(), tokens.into()])
 }
 
 /// Stores the answer of a shard. It replaces earlier answers.
 pub fn store(shard_key: &str, decisions: &[Decision]) {
     let has_some = "SELECT true FROM shardmaster.shard_decision WHERE shard_key = $1 LIMIT 1";
     // Each statement that changes the table makes sessions forget their routes, so no needless one is run.
-    if sql::read_one(has_some, &[shard_key.into()], |_| ()).is_some() {
+    if sql::exists(has_some, &[shard_key.into()]) {
         sql::write("DELETE FROM shardmaster.shard_decision WHERE shard_key = $1", &[shard_key.into()]);
     }
     // Another session may have stored the same answer meanwhile.
@@ -244,7 +232,7 @@ pub fn asked(shard_key: &str, problem: Option<&str>) {
 /// Returns shards that must be asked now: they existed before this run of the server, or of its coordinator, and have
 /// not answered in it. A shard that did not answer is not asked again for a while.
 pub fn to_ask() -> Vec<String> {
-    sql::read(
+    sql::read_column(
         "SELECT s.shard_key
            FROM shardmaster.shard s LEFT JOIN shardmaster.shard_asked a ON a.shard_key = s.shard_key
           WHERE s.kind = 'postgres' AND s.status <> 'disabled' AND a.run IS DISTINCT FROM $1
@@ -254,9 +242,7 @@ pub fn to_ask() -> Vec<String> {
                       LEFT JOIN pg_stat_activity p ON p.datname = current_database()
                             AND p.backend_type = 'shardmaster coordinator'))
           ORDER BY a.asked_at NULLS FIRST, s.shard_key",
-        &[instance::current().into()],
-        |row| row.value(1),
-    )
+        &[instance::current().into()])
 }
 
 /// Marks a shard to be asked again: a shard that was disabled may be another one by now, or know more.
@@ -285,13 +271,13 @@ pub fn are_asked() -> bool {
                                    OR p.backend_type = 'shardmaster coordinator' AND p.datname = current_database()))
            FROM (SELECT greatest(pg_postmaster_start_time(), max(created_at)), max(created_at) FROM shardmaster.installation) i (since, made)"
     );
-    sql::read_latest(&query, &[], |row| row.value(1)).into_iter().next().unwrap_or(true)
+    sql::read_one_latest(&query, &[], |row| row.value(1)).unwrap_or(true)
 }
 
 /// Returns the shards that are asked at all.
 pub fn askable() -> Vec<String> {
     let query = "SELECT shard_key FROM shardmaster.shard WHERE kind = 'postgres' AND status <> 'disabled'";
-    sql::read(query, &[], |row| row.value(1))
+    sql::read_column(query, &[])
 }
 
 /// Returns shards whose decisions are unknown, each with the reason.

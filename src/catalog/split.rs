@@ -201,7 +201,7 @@ pub fn forget_table(id: i64, table: &str) {
 /// Returns the first of its tables of which a column is computed or left out.
 pub fn mapped_table(id: i64) -> Option<String> {
     let query = "SELECT min(table_name) FROM shardmaster.split_map WHERE split_id = $1";
-    sql::read_one(query, &[id.into()], |row| row.get::<String>(1)).flatten()
+    sql::read_optional::<String>(query, &[id.into()])
 }
 
 fn maps(id: i64, table: &str) -> Vec<ColumnMap> {
@@ -262,7 +262,7 @@ pub fn event_again(id: i64, detail: &str) {
     let is_told = "SELECT true FROM (SELECT at, detail FROM shardmaster.split_event WHERE split_id = $1 ORDER BY id DESC LIMIT 1) e
                     WHERE e.detail = $2 AND e.at BETWEEN clock_timestamp() - interval '1 min' AND clock_timestamp()";
     let detail = clean::printable(detail);
-    if sql::read_one(is_told, &[id.into(), detail.as_str().into()], |_| ()).is_none() {
+    if !sql::exists(is_told, &[id.into(), detail.as_str().into()]) {
         event(id, None, None, &detail);
     }
 }

@@ -48,10 +48,8 @@ pub fn reopen(id: i64, side: &str) {
 
 /// Whether a shard has, or may have, something of the split.
 pub fn has_sides(id: i64) -> bool {
-    sql::read_one(
+    sql::exists(
         "SELECT 1 FROM shardmaster.split_ledger WHERE split_id = $1 AND removed_at IS NULL LIMIT 1",
         &[id.into()],
-        |_| (),
     )
-    .is_some()
 }

@@ -2,6 +2,7 @@
 //! installation and deleted by its rollback; a split without rows has not begun. A session that writes here holds the
 //! plan's lock.
 
+use super::local;
 use super::split_state::Phase;
 use crate::clean;
 use crate::server::sql;
@@ -122,7 +123,7 @@ pub fn decided(id: i64, last_event_id: i64) {
 /// Whether rows of the split have come to the target.
 pub fn has_copied(id: i64) -> bool {
     let query = "SELECT true FROM shardmaster.split_progress WHERE split_id = $1 AND total_rows_copied > 0";
-    sql::read_one(query, &[id.into()], |_| ()).is_some()
+    sql::exists(query, &[id.into()])
 }
 
 /// Records how long writers had to wait. The longest time stays: an earlier failed cutover may have kept them longer.
@@ -135,9 +136,7 @@ pub fn fenced(id: i64, fenced: Duration) {
 
 /// Records what the cutover waited for, which `shard_split_run()` reports. The catalog of 0.1.0 has no column for it.
 pub fn fence_waited_for(id: i64, who: &str) {
-    let is_there = "SELECT true FROM pg_attribute
-                     WHERE attrelid = 'shardmaster.split_progress'::regclass AND attname = 'fence_waited_for' AND NOT attisdropped";
-    if sql::read_one(is_there, &[], |_| ()).is_none() {
+    if !local::has_column("split_progress", "fence_waited_for") {
         return;
     }
     sql::write(

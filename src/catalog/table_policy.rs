@@ -5,6 +5,8 @@ use super::caller::Caller;
 use super::keyspace::LockedKeyspace;
 use crate::catalog::database_location;
 use crate::catalog::declaration;
+use crate::error::{Failure, SqlState};
+use crate::named_enum::named_enum;
 use crate::server::sql;
 use pgrx::pg_sys;
 use pgrx::prelude::*;
@@ -30,6 +32,16 @@ impl TableName {
             (Some(schema), Some(name), None) => Some(TableName { schema: Some(schema), name }),
             _ => None,
         }
+    }
+
+    /// Takes what is no name as a name without a schema.
+    pub fn of(text: &str) -> TableName {
+        TableName::parse(text).unwrap_or_else(|| TableName { schema: None, name: text.to_owned() })
+    }
+
+    /// Returns schema and name on a shard of this namespace.
+    pub fn on(self, namespace: &str) -> (String, String) {
+        (self.schema.unwrap_or_else(|| namespace.to_owned()), self.name)
     }
 
     /// Returns the name as SQL writes it, quoted where needed: the form that the catalog keeps.
@@ -71,30 +83,15 @@ fn truncate(mut name: String) -> String {
     name
 }
 
-/// How a table's rows are spread over the shards.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Policy {
-    /// Each row on the shard of its key.
-    Sharded,
-    /// All rows on every shard.
-    Reference,
-    /// All rows on one server, which only the application knows.
-    Global,
-}
-
-impl Policy {
-    pub const ALL: [Policy; 3] = [Policy::Sharded, Policy::Reference, Policy::Global];
-
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Policy::Sharded => "sharded",
-            Policy::Reference => "reference",
-            Policy::Global => "global",
-        }
-    }
-
-    pub fn parse(text: &str) -> Option<Policy> {
-        Policy::ALL.into_iter().find(|policy| policy.as_str() == text)
+named_enum! {
+    /// How a table's rows are spread over the shards.
+    pub enum Policy {
+        /// Each row on the shard of its key.
+        Sharded = "sharded",
+        /// All rows on every shard.
+        Reference = "reference",
+        /// All rows on one server, which only the application knows.
+        Global = "global",
     }
 }
 
@@ -140,7 +137,7 @@ pub fn all(keyspace: &str) -> Vec<ListedTable> {
             table_name: row.value(1),
             shard_by: row.get(2),
             // The table's CHECK constraint admits no other value.
-            policy: Policy::parse(&row.value::<String>(3)).unwrap_or(Policy::Global),
+            policy: Policy::from_name(&row.value::<String>(3)).unwrap_or(Policy::Global),
             origin: row.get(4),
         },
     )
@@ -159,6 +156,17 @@ pub fn list(keyspace: &str) -> Vec<TablePolicy> {
         shard_by: row.value(2),
         by_superuser: row.value(3),
     })
+}
+
+/// Returns the sharded tables of a keyspace, of which there must be some.
+pub fn require(keyspace: &str) -> Result<Vec<TablePolicy>, Failure> {
+    let policies = list(keyspace);
+    if policies.is_empty() { Err(no_tables(keyspace)) } else { Ok(policies) }
+}
+
+pub fn no_tables(keyspace: &str) -> Failure {
+    Failure::new(SqlState::NOT_IN_STATE, format!("keyspace \"{keyspace}\" has no tables"))
+        .hint("shard_table_add() adds tables.")
 }
 
 /// A table of a keyspace whose rows have no key.
@@ -210,7 +218,7 @@ pub fn of_other_keyspaces(keyspace: &str, shards: [&str; 2]) -> Vec<OtherTable> 
         schema: row.value(2),
         name: row.value(3),
         // The table's CHECK constraint admits no other value.
-        policy: Policy::parse(&row.value::<String>(4)).unwrap_or(Policy::Global),
+        policy: Policy::from_name(&row.value::<String>(4)).unwrap_or(Policy::Global),
     })
 }
 
@@ -256,9 +264,9 @@ pub fn find_same_in(namespace: &str) -> Option<(String, String)> {
 
 /// Inserts a table. Returns false if the keyspace has it already.
 pub fn insert(keyspace: &LockedKeyspace, new: &ListedTable, caller: &Caller) -> bool {
-    sql::write_returning(
+    sql::write(
         "INSERT INTO shardmaster.table_policy (keyspace, table_name, shard_by, named_by, policy, origin)
-         VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (keyspace, table_name) DO NOTHING RETURNING 1",
+         VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (keyspace, table_name) DO NOTHING",
         &[
             keyspace.name.as_str().into(),
             new.table_name.as_str().into(),
@@ -267,21 +275,15 @@ pub fn insert(keyspace: &LockedKeyspace, new: &ListedTable, caller: &Caller) -> 
             new.policy.as_str().into(),
             new.origin.clone().into(),
         ],
-        |_| (),
-    )
-    .len()
-        == 1
+    ) == 1
 }
 
 /// Deletes a table. Returns false if the keyspace does not have it.
 pub fn delete(keyspace: &LockedKeyspace, table: &TableName) -> bool {
-    sql::write_returning(
-        "DELETE FROM shardmaster.table_policy WHERE keyspace = $1 AND table_name = $2 RETURNING 1",
+    sql::write(
+        "DELETE FROM shardmaster.table_policy WHERE keyspace = $1 AND table_name = $2",
         &[keyspace.name.as_str().into(), table.quoted().into()],
-        |_| (),
-    )
-    .len()
-        == 1
+    ) == 1
 }
 
 /// What this database knows of a table's shard-by column.

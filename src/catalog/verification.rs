@@ -2,27 +2,18 @@
 //! Rows are inserted by a request and deleted with the split's installation.
 
 use crate::clean;
+use crate::named_enum::named_enum;
 use crate::server::sql;
 
 /// The greatest number of keys that are kept of one table; further ones are only counted.
 pub const MOST_DIFFERENCES: i64 = 10_000;
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum VerificationStatus {
-    Pending,
-    Running,
-    Passed,
-    Differs,
-}
-
-impl VerificationStatus {
-    fn as_str(self) -> &'static str {
-        match self {
-            VerificationStatus::Pending => "pending",
-            VerificationStatus::Running => "running",
-            VerificationStatus::Passed => "passed",
-            VerificationStatus::Differs => "differs",
-        }
+named_enum! {
+    pub enum VerificationStatus {
+        Pending = "pending",
+        Running = "running",
+        Passed = "passed",
+        Differs = "differs",
     }
 }
 
@@ -79,23 +70,20 @@ pub fn ask(id: i64) {
 /// finished. A running comparison continues.
 pub fn ask_unproven(id: i64) {
     list_tables(id);
-    let unproven = sql::read(
+    let unproven = sql::read_column::<i32>(
         "SELECT v.ordinal FROM shardmaster.split_verification v JOIN shardmaster.split_plan p ON p.id = v.split_id
           WHERE v.split_id = $1 AND p.undo_ended_at IS NULL
             AND (v.status IN ('failed', 'differs') OR v.status = 'passed' AND NOT coalesce(v.verified_at > p.cutover_at, false))",
-        &[id.into()],
-        |row| row.value::<i32>(1),
-    );
+        &[id.into()]);
     unproven.into_iter().for_each(|ordinal| begin_again(id, Some(ordinal)));
 }
 
 /// Restarts running comparisons, since the cutover has decided: the rows that they have passed were changed and copied
 /// since.
 pub fn cut_over(id: i64) {
-    let running = sql::read(
+    let running = sql::read_column::<i32>(
         "SELECT ordinal FROM shardmaster.split_verification WHERE split_id = $1 AND status = 'running'",
         &[id.into()],
-        |row| row.value::<i32>(1),
     );
     running.into_iter().for_each(|ordinal| begin_again(id, Some(ordinal)));
 }
@@ -234,16 +222,14 @@ pub fn differing_among(id: i64, ordinals: Option<&[i32]>) -> Option<(i64, String
 
 /// Returns the names of those tables that were not shown to be equal since the cutover, or None if all were.
 pub fn not_compared(id: i64, ordinals: &[i32]) -> Option<String> {
-    sql::read_one(
+    sql::read_optional::<String>(
         "SELECT string_agg(t.table_name, ', ' ORDER BY t.ordinal)
            FROM shardmaster.split_table t JOIN shardmaster.split_plan p ON p.id = t.split_id
            LEFT JOIN shardmaster.split_verification v ON v.split_id = t.split_id AND v.ordinal = t.ordinal
           WHERE t.split_id = $1 AND t.ordinal = ANY ($2)
             AND NOT coalesce(v.status = 'passed' AND v.verified_at > p.cutover_at, false)",
         &[id.into(), ordinals.to_vec().into()],
-        |row| row.get::<String>(1),
     )
-    .flatten()
 }
 
 /// Requests that known differences are copied again, and returns the number of keys.
@@ -283,12 +269,11 @@ pub fn to_repair(id: i64, most: i64) -> Option<Repair> {
 /// Records that these keys are being copied again. With the last key of a table, its comparison restarts.
 pub fn repaired(id: i64, repair: &Repair) {
     sql::write("DELETE FROM shardmaster.split_difference WHERE id = ANY ($1)", &[repair.ids.clone().into()]);
-    let is_left = sql::read_one(
+    let is_left = sql::exists(
         "SELECT 1 FROM shardmaster.split_difference WHERE split_id = $1 AND ordinal = $2 AND to_repair LIMIT 1",
         &[id.into(), repair.ordinal.into()],
-        |_| (),
     );
-    if is_left.is_none() {
+    if !is_left {
         begin_again(id, Some(repair.ordinal));
     }
 }

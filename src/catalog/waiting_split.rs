@@ -6,7 +6,7 @@ use crate::server::sql;
 /// moment.
 pub fn of_split(id: i64) -> Option<String> {
     let query = "SELECT shardmaster.split_waits_for_worker($1)";
-    sql::read_one(query, &[id.into()], |row| row.get::<String>(1)).flatten()
+    sql::read_optional::<String>(query, &[id.into()])
 }
 
 /// Whether the end of another split does not help: the split gets a worker only when a caller requests it. The catalog
@@ -14,7 +14,7 @@ pub fn of_split(id: i64) -> Option<String> {
 pub fn starts_by_call(id: i64) -> bool {
     let is_there =
         "SELECT true WHERE to_regprocedure('shardmaster.split_starts_by_call(bigint)') IS NOT NULL";
-    sql::read_one(is_there, &[], |_| ()).is_some()
+    sql::exists(is_there, &[])
         && sql::read_one("SELECT shardmaster.split_starts_by_call($1)", &[id.into()], |row| row.value(1))
             .unwrap_or(false)
 }

@@ -173,16 +173,14 @@ pub fn not_settled(why: Failure, is_decided: bool) -> Failure {
     } else {
         "It is to be rolled back. The worker does that as soon as the shard allows it."
     };
-    let hint = why.hint.as_deref().map_or(what.to_owned(), |hint| format!("{hint} {what}"));
-    why.hint(hint)
+    why.more_hint(what)
 }
 
 /// The error for an abandonment that would leave something on a shard.
 pub fn not_abandoned(id: i64, mut why: Failure) -> Failure {
     why.message = format!("execution {id}: {}", why.message);
     let more = format!("force => true abandons it nevertheless. {}", by_hand(id));
-    why.hint = Some(why.hint.map_or(more.clone(), |hint| format!("{hint} {more}")));
-    why
+    why.more_hint(&more)
 }
 
 /// Adds the execution's number, because what is stored of it stays, and its reader needs to know which one it is.
@@ -193,6 +191,5 @@ pub fn of_execution(id: i64, mut why: Failure) -> Failure {
     }
     let goes_on =
         format!("CALL shard_execute_resume({id}) continues it; shard_executions({id}) shows its progress.");
-    why.hint = Some(why.hint.map_or(goes_on.clone(), |hint| format!("{hint} {goes_on}")));
-    why
+    why.more_hint(&goes_on)
 }

@@ -49,14 +49,9 @@ pub fn settle_left(id: i64, timeout: Duration) -> Option<Failure> {
     }
 }
 
-/// Returns the executions that are done; a shard that has failed over may have one of them prepared again.
-pub fn to_look_at() -> Vec<i64> {
-    execution::to_look_at()
-}
-
 /// Whether there is an execution of either kind.
 pub fn any_left() -> bool {
-    !orphans().is_empty() || !to_look_at().is_empty()
+    !orphans().is_empty() || !execution::to_look_at().is_empty()
 }
 
 /// Checks one of the done executions again. A shard that cannot be asked is asked the next time.

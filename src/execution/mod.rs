@@ -18,7 +18,8 @@ mod shards;
 mod statement;
 mod two_phase;
 
-pub use left::{any_left, look_again, orphans, settle_left, to_look_at};
+pub use crate::catalog::execution::to_look_at;
+pub use left::{any_left, look_again, orphans, settle_left};
 
 use crate::catalog::caller::Caller;
 use crate::catalog::declaration;
@@ -28,7 +29,7 @@ use crate::error::Failure;
 use crate::execution::held_execution::{ExecutionStage, HeldExecution};
 use crate::query::login;
 use crate::query::run::chosen;
-use crate::server::{held_run, sql};
+use crate::server::{held_run, standby};
 use run::Wave;
 use shards::{require_no_run, require_no_split};
 use std::time::Duration;
@@ -52,7 +53,7 @@ pub struct ExecutionRequest<'a> {
 /// Records what is to be done.
 pub fn begin(request: &ExecutionRequest<'_>) -> Result<i64, Failure> {
     statement::require_fit(request.statement)?;
-    durably();
+    standby::commit_durably();
     Caller::as_owner(|caller| {
         keyspace::find(request.keyspace)?;
         let role = login::role_of(caller)?;
@@ -79,19 +80,9 @@ pub fn begin(request: &ExecutionRequest<'_>) -> Result<i64, Failure> {
     })
 }
 
-/// Makes the records of this transaction survive a crash of the master, whatever the caller's settings are: if they
-/// were lost, a shard would run the statement twice.
-fn durably() {
-    sql::write(
-        "SELECT pg_catalog.set_config('synchronous_commit', 'on', true)
-          WHERE pg_catalog.current_setting('synchronous_commit') OPERATOR(pg_catalog.=) ANY ('{off,local}')",
-        &[],
-    );
-}
-
 /// Takes the execution for this session, and finds out the outcomes that are unknown.
 pub fn take(id: i64, retry: bool, timeout: Duration) -> Result<(), Failure> {
-    durably();
+    standby::commit_durably();
     let found = Caller::as_owner(|caller| {
         let found = execution::find(id)?;
         if caller.is_superuser() || execution::may_resume(caller.id(), &found.started_by) {
@@ -193,7 +184,7 @@ pub fn step(id: i64, timeout: Duration) -> Result<bool, Failure> {
     if let Some(failure) = held.failure.take() {
         return Err(failure);
     }
-    durably();
+    standby::commit_durably();
     let next = next(&mut held, timeout).map_err(|why| error::of_execution(id, why))?;
     let goes_on = next.is_some();
     if let Some(failure) = held.later.take_if(|_| !goes_on) {
@@ -252,7 +243,7 @@ fn next(held: &mut HeldExecution, timeout: Duration) -> Result<NextStep, Failure
 /// Abandons the execution: where it is not done, it never will be. In two phases it is settled first, because prepared
 /// transactions would stay and hold their locks; `force` abandons it even if it cannot be settled.
 pub fn abandon(id: i64, force: bool, timeout: Duration) -> Result<(), Failure> {
-    durably();
+    standby::commit_durably();
     let found = Caller::as_owner(|_| execution::find(id))?;
     let _held = HeldExecution::take(id, timeout)?;
     require_own(&found, force)?;

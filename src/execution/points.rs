@@ -1,6 +1,6 @@
 //! The injection points of a statement in two phases, where a session or the worker can be held, fail or die.
 
-use crate::error::{Failure, SqlState};
+use crate::error::Failure;
 use crate::server::injection::{self, Point, points};
 use pgrx::pg_sys;
 
@@ -19,9 +19,9 @@ points! {
 /// Works in a session's transaction, and between the transactions of a worker.
 pub fn reach(point: &'static Point) -> Result<(), Failure> {
     // SAFETY: this reads the state of the transaction.
-    let reached = match unsafe { pg_sys::IsTransactionState() } {
-        true => injection::reach_in_session(point),
-        false => injection::reach(point),
-    };
-    reached.map_err(|fault| Failure::new(SqlState::INTERNAL, fault.to_string()))
+    match unsafe { pg_sys::IsTransactionState() } {
+        true => injection::reach_in_session(point)?,
+        false => injection::reach(point)?,
+    }
+    Ok(())
 }

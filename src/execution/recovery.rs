@@ -303,7 +303,7 @@ fn question_of(place: &ExecutionPlace) -> String {
 
 fn found_in(place: &ExecutionPlace, rows: &Rows) -> Result<FoundTransaction, Failure> {
     let unreadable = || RemoteError::unreadable(&place.shard, "what is prepared").into();
-    let cells: Vec<Option<&str>> = rows.rows.iter().flatten().map(Option::as_deref).collect();
+    let cells = rows.cells();
     let [Some(is_prepared), of_transaction @ ..] = cells.as_slice() else { return Err(unreadable()) };
     let Some(Some(system)) = of_transaction.first() else { return Err(unreadable()) };
     if *is_prepared == "t" {

@@ -115,7 +115,7 @@ impl Wave {
     fn settle_in(&mut self) -> Result<(), Failure> {
         let policies = if self.execution.by_policies { "on" } else { "off" };
         let settle_in = format!("SET row_security = {policies}; {SETTLE_IN}");
-        let answers = self.ask(|_| Some(Question::Own(settle_in.clone())))?;
+        let answers = self.ask(Question::of_all(&settle_in))?;
         for (number, answer) in answers.iter().enumerate() {
             let Some(rows) = answer else { continue };
             let username = self.sessions.shards()[number].username.clone();
@@ -211,9 +211,9 @@ impl Wave {
     /// Runs the statement in a transaction that stays open, and returns each shard's answer to the question `after`.
     pub fn run_between(&mut self, after: &str) -> Result<Vec<Vec<String>>, Failure> {
         let begin = begin(self.timeout);
-        let begun = self.ask(|_| Some(Question::Own(begin.clone())))?;
+        let begun = self.ask(Question::of_all(&begin))?;
         self.run_statement()?;
-        let after = self.ask(|_| Some(Question::Own(after.to_owned())))?;
+        let after = self.ask(Question::of_all(after))?;
         let mut opened = Vec::new();
         for (number, lane) in self.lanes.iter_mut().enumerate() {
             let xid = |answers: &[Option<Rows>]| Some(answers.get(number)?.as_ref()?.scalar()?.to_owned());
@@ -288,7 +288,7 @@ impl Wave {
         let may_run: Vec<bool> = self.lanes.iter().map(|lane| lane.failure.is_none()).collect();
         self.run_statement()?;
         let is_done: Vec<bool> = self.lanes.iter().map(|lane| lane.failure.is_none()).collect();
-        self.ask(|_| Some(Question::Own(FLUSH.to_owned())))?;
+        self.ask(Question::of_all(FLUSH))?;
         for (number, lane) in self.lanes.iter_mut().enumerate().filter(|(number, _)| may_run[*number]) {
             let state = lane.failure.as_ref().map(|failure| failure.sqlstate.as_str().to_owned());
             let may_have_committed = statement::may_commit(&self.execution.statement);
@@ -299,18 +299,20 @@ impl Wave {
         self.record(|id, lane| execution::is_done(id, &lane.shard, Some(lane.rows)))
     }
 
+    /// Makes the shards flush what they have committed, after this command, and asks for the outcomes.
+    pub fn ask_outcomes(&mut self, command: &str) -> Result<Vec<Option<Rows>>, Failure> {
+        let question = |lane: &ExecutionLane| {
+            let status = status(&lane.transaction.as_ref()?.xid);
+            Some(format!("{command}{FLUSH}; SELECT {status}"))
+        };
+        let questions: Vec<Option<String>> = self.lanes.iter().map(question).collect();
+        self.ask(Question::of_each(&questions))
+    }
+
     /// Commits on the shards that have run the statement. Code that runs at a commit may have turned off the wait for
     /// the disk, so a second commit waits for it. If a shard's outcome is not heard, it is asked in another session.
     pub fn commit(&mut self) -> Result<Option<Failure>, Failure> {
-        let questions: Vec<Option<String>> = self
-            .lanes
-            .iter()
-            .map(|lane| {
-                let status = status(&lane.transaction.as_ref()?.xid);
-                Some(format!("COMMIT; {FLUSH}; SELECT {status}"))
-            })
-            .collect();
-        let answers = self.ask(|number| questions.get(number).cloned().flatten().map(Question::Own))?;
+        let answers = self.ask_outcomes("COMMIT; ")?;
         let mut first = None;
         for (number, lane) in self.lanes.iter().enumerate().filter(|(_, lane)| lane.transaction.is_some()) {
             let status = answers.get(number).and_then(Option::as_ref).and_then(Rows::scalar);

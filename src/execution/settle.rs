@@ -107,7 +107,7 @@ struct SettleQuestion<'a> {
 
 impl SettleQuestion<'_> {
     fn ask(&mut self, question: String) -> Result<Rows, Failure> {
-        let answers = self.sessions.ask(|_| Some(Question::Own(question.clone())))?;
+        let answers = self.sessions.ask(Question::of_all(&question))?;
         let answer = answers.into_iter().next().flatten();
         Ok(answer.ok_or_else(|| RemoteError::unreadable(self.shard, "nothing"))?)
     }
@@ -119,7 +119,7 @@ impl SettleQuestion<'_> {
     ) -> Result<PreparedFate, Failure> {
         loop {
             let found = self.ask(format!("SELECT {}", transaction.columns()))?;
-            let cells: Vec<Option<&str>> = found.rows.iter().flatten().map(Option::as_deref).collect();
+            let cells = found.cells();
             let Some(fate) = transaction.fate(&cells) else {
                 return Err(RemoteError::unreadable(self.shard, "the outcome of a transaction").into());
             };

@@ -2,6 +2,7 @@
 
 use super::error;
 use crate::error::Failure;
+use crate::query::encoding;
 
 const OF_TRANSACTIONS: [&str; 9] =
     ["BEGIN", "START", "COMMIT", "END", "ROLLBACK", "ABORT", "SAVEPOINT", "RELEASE", "PREPARE"];
@@ -53,37 +54,13 @@ fn first_word(statement: &str) -> String {
         if rest.starts_with("--") {
             rest = rest.find(['\n', '\r']).and_then(|end| rest.get(end..)).unwrap_or_default();
         } else if rest.starts_with("/*") {
-            rest = behind_comment(rest);
+            rest = rest.get(encoding::comment(rest)..).unwrap_or_default();
         } else {
             break;
         }
     }
     let word: String = rest.chars().take_while(|c| c.is_ascii_alphabetic()).collect();
     if word.is_empty() { rest.chars().take(1).collect() } else { word.to_ascii_uppercase() }
-}
-
-/// Returns the text after a comment. Comments may be nested.
-fn behind_comment(text: &str) -> &str {
-    let mut depth = 0;
-    let mut at = 0;
-    while let Some(rest) = text.get(at..).filter(|rest| !rest.is_empty()) {
-        let step = match rest.get(..2) {
-            Some("/*") => {
-                depth += 1;
-                2
-            }
-            Some("*/") => {
-                depth -= 1;
-                2
-            }
-            _ => rest.chars().next().map_or(1, char::len_utf8),
-        };
-        at += step;
-        if depth == 0 {
-            return text.get(at..).unwrap_or_default();
-        }
-    }
-    ""
 }
 
 #[cfg(test)]

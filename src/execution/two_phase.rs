@@ -13,7 +13,7 @@ use crate::remote::RemoteError;
 use crate::remote::fan_out::Question;
 use crate::remote::quote::literal;
 use crate::remote::result::Rows;
-use crate::remote::transaction::{FLUSH, FLUSHED, IDENTITY, Transaction, status};
+use crate::remote::transaction::{FLUSHED, IDENTITY, Transaction};
 
 /// Identifies the running server; returns how many prepared transactions it may have, and how many are free.
 const SLOTS: &str =
@@ -47,7 +47,7 @@ impl Wave {
     /// A shard without free prepared transactions fails before anything is done. Shards of one server share its free
     /// ones.
     pub fn require_slots(&mut self) -> Result<(), Failure> {
-        let answers = self.ask(|_| Some(Question::Own(SLOTS.to_owned())))?;
+        let answers = self.ask(Question::of_all(SLOTS))?;
         let servers: Vec<Vec<String>> =
             answers.iter().map(|answer| answer.as_ref().map(cells).unwrap_or_default()).collect();
         for (lane, server) in self.lanes.iter_mut().zip(&servers).filter(|(lane, _)| lane.failure.is_none()) {
@@ -77,7 +77,7 @@ impl Wave {
         }
         points::reach(points::RAN)?;
         let questions = self.of_gids(prepare);
-        let answers = self.ask(|number| questions.get(number).cloned().flatten().map(Question::Own))?;
+        let answers = self.ask(Question::of_each(&questions))?;
         for ((lane, opened), answer) in self.lanes.iter_mut().zip(&opened).zip(&answers) {
             lane.note_prepared(opened, answer.as_ref());
         }
@@ -103,17 +103,9 @@ impl Wave {
     pub fn commit_prepared(&mut self) -> Result<bool, Failure> {
         points::reach(points::DECIDED)?;
         let commits = self.of_gids(|gid| format!("COMMIT PREPARED {}", literal(gid)));
-        self.ask(|number| commits.get(number).cloned().flatten().map(Question::Own))?;
-        let xids: Vec<Option<String>> = self
-            .lanes
-            .iter()
-            .map(|lane| {
-                let status = status(&lane.transaction.as_ref()?.xid);
-                // The commit may not have waited for the disk and for standbys; a second commit does.
-                Some(format!("{FLUSH}; SELECT {status}"))
-            })
-            .collect();
-        let answers = self.ask(|number| xids.get(number).cloned().flatten().map(Question::Own))?;
+        self.ask(Question::of_each(&commits))?;
+        // The commits may not have waited for the disk and for standbys; a second commit does.
+        let answers = self.ask_outcomes("")?;
         points::reach(points::COMMITTED)?;
         let mut is_known = true;
         for (lane, answer) in self.lanes.iter().zip(&answers) {

@@ -1,8 +1,7 @@
 //! Addresses of services. They become part of a gateway's configuration, so they contain only the characters of
 //! addresses.
 
-use super::text::invalid;
-use crate::error::Failure;
+use crate::error::{Failure, invalid};
 
 /// An address: `host:port`, `[address]:port`, or `unix:/path`.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,7 +1,6 @@
 //! The part of a request that contains its key.
 
-use super::text::invalid;
-use crate::error::Failure;
+use crate::error::{Failure, invalid};
 
 /// Segments of a path beyond this one hold no key.
 const MOST_SEGMENTS: u32 = 32;

@@ -40,7 +40,7 @@ pub fn space(map: &KeyspaceMap) -> String {
     let mut text = format!(
         "{{\n    strategy = \"{}\", key_type = \"{}\",",
         map.keyspace.strategy.name(),
-        map.keyspace.key_type().name()
+        map.keyspace.key_type().as_str()
     );
     if let Some(buckets) = map.keyspace.strategy.buckets() {
         let _ = write!(text, " buckets = {buckets},");

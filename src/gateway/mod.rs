@@ -12,12 +12,12 @@ mod text;
 
 use crate::catalog::gateway::{self, GatewayBackend};
 use crate::catalog::keyspace::{self, Keyspace};
-use crate::error::{Failure, SqlState};
+use crate::error::{Failure, SqlState, invalid};
 use address::Address;
 use key_source::KeySource;
 use map::KeyspaceMap;
 use std::collections::HashSet;
-use text::{Config, invalid, shown};
+use text::{Config, shown};
 
 /// A request for a configuration.
 pub struct GatewayRequest {
@@ -87,7 +87,7 @@ fn heading(request: &GatewayRequest, map: &KeyspaceMap) -> String {
         "{comment} Made by shard_gateway_config({}).\n{comment} Strategy {}, keys of type {}, routing version {}.\n",
         arguments.join(", "),
         map.keyspace.strategy.name(),
-        map.keyspace.key_type().name(),
+        map.keyspace.key_type().as_str(),
         map.version
     )
 }

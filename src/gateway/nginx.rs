@@ -38,7 +38,7 @@ pub fn location(map: &KeyspaceMap, key_from: &KeySource) -> String {
     let (preload, space) = (indented(&lua::preload(), 8), indented(&lua::space(map), 8));
     let space = space.trim();
     let (source, missing) = (key_from.as_lua(), key_from.shown());
-    let key_type = map.keyspace.key_type().name();
+    let key_type = map.keyspace.key_type().as_str();
     format!(
         r#"set $shardmaster_shard "";
 set $shardmaster_refused "";

@@ -1,6 +1,6 @@
 //! Functions that the writers of configurations share.
 
-use crate::error::{Failure, SqlState};
+use crate::error::Failure;
 use serde_json::Value;
 
 /// A text for the gateway, and a warning for its operator.
@@ -18,8 +18,4 @@ pub fn indented(text: &str, blanks: usize) -> String {
 /// Returns a name for a comment or a message: one line, in quotes.
 pub fn shown(name: &str) -> String {
     Value::from(name).to_string()
-}
-
-pub fn invalid(argument: &str, problem: impl std::fmt::Display) -> Failure {
-    Failure::new(SqlState::INVALID_VALUE, format!("invalid value for \"{argument}\": {problem}"))
 }

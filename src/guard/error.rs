@@ -8,11 +8,6 @@ pub fn holds_no_rows(shard: &str, kind: &str) -> Failure {
         .hint("Only shards of kind \"postgres\" hold rows of tables.")
 }
 
-pub fn no_tables(keyspace: &str) -> Failure {
-    Failure::new(SqlState::NOT_IN_STATE, format!("keyspace \"{keyspace}\" has no tables"))
-        .hint("shard_table_add() adds tables.")
-}
-
 pub fn no_guard(shard: &str, keyspace: &str) -> Failure {
     let message = format!("shard \"{shard}\" has no guard of keyspace \"{keyspace}\"");
     Failure::new(SqlState::UNDEFINED_OBJECT, message).hint("shard_guards() lists the guards.")

@@ -18,17 +18,9 @@ pub struct GuardedTables(Vec<(String, TableShape, Column)>);
 
 impl GuardedTables {
     pub fn look(session: &mut Connection, shard: &Shard, keyspace: &Keyspace) -> Result<GuardedTables> {
-        let policies = table_policy::list(&keyspace.name);
-        if policies.is_empty() {
-            return Err(error::no_tables(&keyspace.name).into());
-        }
-        let named = |name: &str| {
-            let plain = || TableName { schema: None, name: name.to_owned() };
-            let table = TableName::parse(name).unwrap_or_else(plain);
-            (table.schema.unwrap_or_else(|| shard.namespace.clone()), table.name)
-        };
+        let policies = table_policy::require(&keyspace.name)?;
         let (schemas, names): (Vec<String>, Vec<String>) =
-            policies.iter().map(|policy| named(&policy.table_name)).unzip();
+            policies.iter().map(|policy| TableName::of(&policy.table_name).on(&shard.namespace)).unzip();
         let columns: Vec<String> = policies.iter().map(|policy| policy.shard_by.clone()).collect();
         let shapes = observe::tables(session, [&schemas, &names, &columns])?.tables;
         if shapes.len() != policies.len() {
@@ -84,7 +76,7 @@ fn column_of(shape: &TableShape, shard_by: &str, keyspace: &Keyspace) -> std::re
         Err(format!(
             "has keys of type {}, and the keyspace has {}",
             column.type_name,
-            keyspace.key_type().name()
+            keyspace.key_type().as_str()
         ))
     }
 }

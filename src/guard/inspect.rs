@@ -14,7 +14,7 @@ use crate::clean;
 use crate::error::Failure;
 use crate::remote::{Connection, number};
 use crate::split::table::triggers;
-use crate::words::counted;
+use crate::words::{counted, listed};
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
@@ -88,21 +88,16 @@ fn compared(
     let rows = session.run(&format!("SELECT count(*) FROM {}", there.table()))?;
     let entries = number::count(session.shard(), "the number of entries on a guard's list", rows.scalar())?;
     let guarded: BTreeSet<(String, String)> = triggers::guarded_tables(session, there)?.into_iter().collect();
-    let named = |table: &&String| {
-        let plain = || TableName { schema: None, name: (*table).clone() };
-        let table = TableName::parse(table).unwrap_or_else(plain);
-        (table.schema.unwrap_or_else(|| shard.namespace.clone()), table.name)
-    };
+    let named = |table: &&String| TableName::of(table).on(&shard.namespace);
     let (with, without): (Vec<&String>, Vec<&String>) =
         known.tables.iter().partition(|table| guarded.contains(&named(table)));
-    let list = |tables: &[&String]| tables.iter().map(|table| table.as_str()).collect::<Vec<_>>().join(", ");
     let mut detail = format!(
         "{} on its list; tables with its triggers: {}",
         counted(entries, "entry", "entries"),
-        list(&with)
+        listed(&with)
     );
     if !without.is_empty() {
-        detail.push_str(&format!("; without: {}", list(&without)));
+        detail.push_str(&format!("; without: {}", listed(&without)));
     }
     Ok(found(item, without.is_empty() && known.is_whole(), detail, AGAIN))
 }

@@ -15,7 +15,10 @@ use crate::remote::Connection;
 /// may be the same database.
 pub fn require_none(session: &mut Connection, shard: &Shard, keyspace: &Keyspace) -> Result<()> {
     let policies = table_policy::list(&keyspace.name);
-    let Some(table) = policies.into_iter().map(|policy| policy.table_name).find(|table| has_schema(table))
+    let Some(table) = policies
+        .into_iter()
+        .map(|policy| policy.table_name)
+        .find(|table| TableName::of(table).schema.is_some())
     else {
         return Ok(());
     };
@@ -29,8 +32,4 @@ pub fn require_none(session: &mut Connection, shard: &Shard, keyspace: &Keyspace
         }
     }
     Ok(())
-}
-
-fn has_schema(table: &str) -> bool {
-    TableName::parse(table).is_some_and(|table| table.schema.is_some())
 }

@@ -35,11 +35,6 @@ pub fn invalid_timeout() -> Failure {
         .hint("It is an interval, longer than zero: '1 min'.")
 }
 
-pub fn no_tables(keyspace: &str) -> Failure {
-    Failure::new(SqlState::NOT_IN_STATE, format!("keyspace \"{keyspace}\" has no tables"))
-        .hint("shard_table_add() adds tables.")
-}
-
 pub fn not_on_shard(shard: &str, table: &str) -> Failure {
     let message = format!("shard \"{shard}\" has no table \"{table}\" that its login may read");
     Failure::new(SqlState::UNDEFINED_OBJECT, message).hint(

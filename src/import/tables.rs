@@ -6,6 +6,7 @@ use super::error;
 use super::options::Options;
 use crate::catalog::caller::Caller;
 use crate::catalog::keyspace;
+use crate::catalog::local;
 use crate::catalog::table_policy::{self, TableName};
 use crate::error::Failure;
 use crate::query::run;
@@ -37,7 +38,7 @@ impl Import<'_> {
         // Names of types are those of the server, and a backslash is an ordinary character.
         let plain = [(c"search_path", c"pg_catalog, pg_temp"), (c"standard_conforming_strings", c"on")];
         settings::with(&plain, || {
-            if !exists(self.schema) {
+            if !local::has_schema(self.schema) {
                 execute(&format!("CREATE SCHEMA {}", quote_identifier(self.schema)));
             }
             tables.iter().zip(&columns).map(|(table, columns)| self.make(table, columns)).collect()
@@ -50,7 +51,7 @@ impl Import<'_> {
         let tables: Vec<TableName> =
             policies.iter().filter_map(|policy| TableName::parse(&policy.table_name)).collect();
         if tables.is_empty() {
-            return Err(error::no_tables(self.keyspace));
+            return Err(table_policy::no_tables(self.keyspace));
         }
         for (number, table) in tables.iter().enumerate() {
             if let Some(other) = tables[..number].iter().find(|other| other.name == table.name) {
@@ -97,16 +98,15 @@ impl Import<'_> {
     /// Whether this is a foreign table of this wrapper for the same table that nobody else owns or inherits from: a
     /// change of its columns would run code of others.
     fn is_ours(&self, relation: pg_sys::Oid, table: &TableName) -> Result<bool, Failure> {
-        let of_wrapper = sql::read_one(
+        let is_of_wrapper = sql::exists(
             "SELECT 1 FROM pg_foreign_table f JOIN pg_foreign_server s ON s.oid = f.ftserver
                       JOIN pg_foreign_data_wrapper w ON w.oid = s.srvfdw
                       JOIN pg_class c ON c.oid = f.ftrelid JOIN pg_roles r ON r.oid = c.relowner
               WHERE f.ftrelid = $1 AND w.fdwname = 'shardmaster' AND r.rolname = current_user
                 AND NOT EXISTS (SELECT 1 FROM pg_inherits i WHERE c.oid IN (i.inhparent, i.inhrelid))",
             &[relation.into()],
-            |_| (),
         );
-        if of_wrapper.is_none() {
+        if !is_of_wrapper {
             return Ok(false);
         }
         // SAFETY: this runs in a transaction, and it is a foreign table.
@@ -119,10 +119,6 @@ fn execute(statement: &str) {
     if let Err(error) = Spi::run(statement) {
         pgrx::error!("{error}");
     }
-}
-
-fn exists(schema: &str) -> bool {
-    sql::read_one("SELECT 1 FROM pg_namespace WHERE nspname = $1", &[schema.into()], |_| ()).is_some()
 }
 
 fn found(schema: &str, name: &str) -> Option<pg_sys::Oid> {

@@ -2,11 +2,10 @@
 
 use super::plan;
 use super::scan::Scan;
-use crate::error::Failure;
+use crate::error::{Failure, raise};
 use crate::majors;
 use pgrx::memcxt::PgMemoryContexts;
 use pgrx::pg_sys;
-use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 use std::ffi::{CString, c_int};
 
@@ -26,10 +25,7 @@ pub fn routines() -> *mut pg_sys::FdwRoutine {
 }
 
 fn raised<T>(result: Result<T, Failure>) -> T {
-    result.unwrap_or_else(|failure| {
-        ErrorReport::from(failure).report(PgLogLevel::ERROR);
-        unreachable!("an error was raised")
-    })
+    result.unwrap_or_else(|failure| raise(failure))
 }
 
 #[pg_guard]

@@ -6,6 +6,7 @@
 
 use super::error;
 use crate::error::Failure;
+use crate::words::hex;
 use chacha20poly1305::aead::{Aead, KeyInit, Payload};
 use chacha20poly1305::{Key, XChaCha20Poly1305, XNonce};
 use pgrx::pg_sys;
@@ -52,10 +53,6 @@ fn random() -> Option<[u8; NONCE_BYTES]> {
     let mut bytes = [0; NONCE_BYTES];
     // SAFETY: the server fills the buffer of the given length.
     unsafe { pg_sys::pg_strong_random(bytes.as_mut_ptr().cast(), bytes.len()) }.then_some(bytes)
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Returns the identifier of the key that has encrypted a secret.

@@ -1,5 +1,7 @@
 //! The ways in which the mover may authenticate, as data.
 
+use crate::words::listed;
+
 /// One kind of credential.
 #[derive(Debug)]
 pub struct CredentialKind {
@@ -79,7 +81,7 @@ pub fn by_name(name: &str) -> Option<&'static CredentialKind> {
 }
 
 pub fn names() -> String {
-    KINDS.iter().map(|kind| kind.name).collect::<Vec<_>>().join(", ")
+    listed(KINDS.iter().map(|kind| kind.name))
 }
 
 impl CredentialKind {

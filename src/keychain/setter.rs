@@ -4,6 +4,7 @@
 
 use super::statement::NAME;
 use crate::majors;
+use crate::server::functions;
 use pgrx::{pg_guard, pg_sys};
 use std::ffi::{CStr, c_void};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -73,38 +74,15 @@ pub unsafe fn may() -> bool {
 /// A transaction is open and has not failed.
 unsafe fn may_call(role: pg_sys::Oid) -> bool {
     let mut may = false;
-    // SAFETY: each row of the catalog is read while it exists; what is opened here is closed here. The name lives as
-    // long as the scan.
+    // SAFETY: the caller keeps the promise above; each row of the catalog is read while it exists.
     unsafe {
-        let lock = pg_sys::AccessShareLock as pg_sys::LOCKMODE;
-        let functions = pg_sys::table_open(pg_sys::ProcedureRelationId, lock);
-        let mut wanted = pg_sys::NameData::default();
-        for (to, byte) in wanted.data.iter_mut().zip(NAME) {
-            *to = *byte as std::ffi::c_char;
-        }
-        let mut key = pg_sys::ScanKeyData::default();
-        pg_sys::ScanKeyInit(
-            &mut key,
-            pg_sys::Anum_pg_proc_proname as pg_sys::AttrNumber,
-            pg_sys::BTEqualStrategyNumber as pg_sys::StrategyNumber,
-            pg_sys::F_NAMEEQ.into(),
-            pg_sys::Datum::from(&raw mut wanted),
-        );
-        let index = pg_sys::Oid::from(pg_sys::ProcedureNameArgsNspIndexId);
-        let scan = pg_sys::systable_beginscan(functions, index, true, std::ptr::null_mut(), 1, &mut key);
-        loop {
-            let tuple = pg_sys::systable_getnext(scan);
-            if tuple.is_null() {
-                break;
-            }
+        functions::each_named(NAME, |tuple, functions| {
             let row = &*pg_sys::GETSTRUCT(tuple).cast::<pg_sys::FormData_pg_proc>();
             may |= row.prolang == C_LANGUAGE
                 && (pg_sys::is_member_of_role_nosuper(role, row.proowner)
                     || may_become_caller(role, pg_sys::heap_copytuple(tuple), functions)
                     || may_execute(role, row.oid));
-        }
-        pg_sys::systable_endscan(scan);
-        pg_sys::table_close(functions, lock);
+        });
     }
     may
 }

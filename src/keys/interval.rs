@@ -2,6 +2,7 @@
 
 use super::key_type::KeyType;
 use super::ordered::Ordered;
+use crate::words::hex;
 use serde_json::Value;
 use std::cmp::Ordering;
 
@@ -32,10 +33,6 @@ impl KeySpan {
     pub fn upper_hex(&self) -> String {
         hex(&self.upper)
     }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Returns the position of a key, or of the lowest key for None, among the spans of a keyspace.

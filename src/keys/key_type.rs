@@ -1,6 +1,7 @@
 //! The types of keys, and the canonical text of a value that routing stores and compares.
 
 use super::ordered::Ordered;
+use crate::named_enum::named_enum;
 use pgrx::datum::Uuid;
 use pgrx::prelude::*;
 use std::borrow::Cow;
@@ -10,45 +11,21 @@ use std::ffi::{CStr, CString};
 #[derive(Debug)]
 pub struct Unsupported(pub String);
 
-/// The types whose values have a canonical text that no setting changes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum KeyType {
-    SmallInt,
-    Integer,
-    BigInt,
-    Numeric,
-    Text,
-    VarChar,
-    Char,
-    Uuid,
+named_enum! {
+    /// The types whose values have a canonical text that no setting changes, by their names in SQL.
+    pub enum KeyType {
+        SmallInt = "smallint",
+        Integer = "integer",
+        BigInt = "bigint",
+        Numeric = "numeric",
+        Text = "text",
+        VarChar = "character varying",
+        Char = "character",
+        Uuid = "uuid",
+    }
 }
 
 impl KeyType {
-    const ALL: [KeyType; 8] = [
-        KeyType::SmallInt,
-        KeyType::Integer,
-        KeyType::BigInt,
-        KeyType::Numeric,
-        KeyType::Text,
-        KeyType::VarChar,
-        KeyType::Char,
-        KeyType::Uuid,
-    ];
-
-    /// Returns the name in SQL, which the catalog also stores.
-    pub fn name(self) -> &'static str {
-        match self {
-            KeyType::SmallInt => "smallint",
-            KeyType::Integer => "integer",
-            KeyType::BigInt => "bigint",
-            KeyType::Numeric => "numeric",
-            KeyType::Text => "text",
-            KeyType::VarChar => "character varying",
-            KeyType::Char => "character",
-            KeyType::Uuid => "uuid",
-        }
-    }
-
     /// Whether each key of one type is written as the same key of the other.
     pub fn is_written_as(self, other: &str) -> bool {
         let alike: &[KeyType] = match self {
@@ -60,14 +37,11 @@ impl KeyType {
             KeyType::Char => &[KeyType::Char],
             KeyType::Uuid => &[KeyType::Uuid],
         };
-        alike.iter().any(|alike| alike.name() == other)
+        alike.iter().any(|alike| alike.as_str() == other)
     }
 
     pub fn from_catalog(name: &str) -> KeyType {
-        match KeyType::ALL.into_iter().find(|t| t.name() == name) {
-            Some(key_type) => key_type,
-            None => error!("unknown key type \"{name}\" in the catalog"),
-        }
+        KeyType::from_name(name).unwrap_or_else(|| error!("unknown key type \"{name}\" in the catalog"))
     }
 
     /// Returns the type of an oid. A domain counts as its base type, an enum as text.

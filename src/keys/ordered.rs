@@ -1,15 +1,17 @@
 //! How keys of hash and range keyspaces are hashed and ordered. Keys are in canonical form, which their type's input
 //! function has produced.
 
+use crate::named_enum::named_enum;
 use shardmaster_client::shard_for;
 use std::num::NonZeroU32;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ordered {
-    BigInt,
-    /// Ordered by its bytes in UTF-8.
-    Text,
-    Uuid,
+named_enum! {
+    pub enum Ordered {
+        BigInt = "bigint",
+        /// Ordered by its bytes in UTF-8.
+        Text = "text",
+        Uuid = "uuid",
+    }
 }
 
 /// A canonical number has no other form; other texts were refused before.
@@ -22,19 +24,6 @@ fn uuid(key: &str) -> [u8; 16] {
 }
 
 impl Ordered {
-    pub fn name(self) -> &'static str {
-        match self {
-            Ordered::BigInt => "bigint",
-            Ordered::Text => "text",
-            Ordered::Uuid => "uuid",
-        }
-    }
-
-    /// Returns the order with this name.
-    pub fn from_name(name: &str) -> Option<Ordered> {
-        [Ordered::BigInt, Ordered::Text, Ordered::Uuid].into_iter().find(|of| of.name() == name)
-    }
-
     /// Whether a key is in the one form that its type writes; false if this is not obvious.
     pub fn is_canonical(self, key: &str) -> bool {
         match self {

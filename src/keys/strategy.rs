@@ -4,6 +4,7 @@
 
 use super::interval;
 use super::ordered::Ordered;
+use crate::named_enum::named_enum;
 use std::num::NonZeroU32;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,12 +17,13 @@ pub enum Strategy {
     Range { of: Ordered },
 }
 
-/// The name of a strategy, without its arguments.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum StrategyKind {
-    Directory,
-    Hash,
-    Range,
+named_enum! {
+    /// The name of a strategy, without its arguments.
+    pub enum StrategyKind {
+        Directory = "directory",
+        Hash = "hash",
+        Range = "range",
+    }
 }
 
 /// An argument that a kind needs to be a strategy and that was not given.
@@ -33,21 +35,6 @@ pub enum MissingArgument {
 }
 
 impl StrategyKind {
-    pub const ALL: [StrategyKind; 3] = [StrategyKind::Directory, StrategyKind::Hash, StrategyKind::Range];
-
-    /// Returns the name in SQL and in the catalog.
-    pub fn name(self) -> &'static str {
-        match self {
-            StrategyKind::Directory => "directory",
-            StrategyKind::Hash => "hash",
-            StrategyKind::Range => "range",
-        }
-    }
-
-    pub fn from_name(name: &str) -> Option<StrategyKind> {
-        StrategyKind::ALL.into_iter().find(|kind| kind.name() == name)
-    }
-
     /// Returns the strategy with the order of the keys, if they have one, and the number of buckets, if it is given.
     pub fn with(self, of: Option<Ordered>, buckets: Option<NonZeroU32>) -> Result<Strategy, MissingArgument> {
         Ok(match self {
@@ -92,7 +79,7 @@ impl Strategy {
     }
 
     pub fn name(self) -> &'static str {
-        self.kind().name()
+        self.kind().as_str()
     }
 
     /// Returns what an entry is called, and the function that assigns one, for messages to people.
@@ -155,8 +142,8 @@ impl Strategy {
     pub fn entries(self) -> String {
         match self {
             Strategy::Directory => KEYS.to_owned(),
-            Strategy::Hash { of, buckets } => format!("{buckets} buckets of {}", of.name()),
-            Strategy::Range { of } => format!("ranges of {}", of.name()),
+            Strategy::Hash { of, buckets } => format!("{buckets} buckets of {}", of.as_str()),
+            Strategy::Range { of } => format!("ranges of {}", of.as_str()),
         }
     }
 
@@ -185,8 +172,8 @@ mod tests {
     #[test]
     fn a_kind_is_known_by_its_name_and_needs_what_its_strategy_has() {
         let (of, buckets) = (Some(Ordered::Text), NonZeroU32::new(4));
-        for kind in StrategyKind::ALL {
-            assert_eq!(StrategyKind::from_name(kind.name()), Some(kind));
+        for kind in StrategyKind::ALL.iter().copied() {
+            assert_eq!(StrategyKind::from_name(kind.as_str()), Some(kind));
             assert_eq!(kind.with(of, buckets).map(Strategy::kind), Ok(kind));
         }
         assert_eq!(StrategyKind::Hash.with(None, None), Err(MissingArgument::Order));

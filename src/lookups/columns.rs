@@ -44,7 +44,7 @@ pub fn require(lookup: &Lookup, shape: &LookupShape, watched: &WatchedColumn, sh
     ];
     for (column, name, wanted) in columns {
         if !ComparedAs::by_name(name).is_some_and(|found| wanted.takes(found.key_type, true)) {
-            let (is, wanted) = (name.trim_start_matches("pg_catalog."), wanted.name());
+            let (is, wanted) = (name.trim_start_matches("pg_catalog."), wanted.as_str());
             return Err(SplitError::failed(
                 SqlState::UNSUPPORTED,
                 format!(

@@ -46,9 +46,7 @@ impl PostWork<'_> {
             Err(SplitError::Retry("the lookup index".into()))
         }
     }
-}
 
-impl PostWork<'_> {
     /// Records that all its rows were read.
     fn filled(&mut self, seen: &SeenLookup, shape: &LookupShape) -> Result<()> {
         let filled = LookupProgress {

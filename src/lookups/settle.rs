@@ -12,8 +12,8 @@ use crate::catalog::shard::{self, Shard, ShardStatus};
 use crate::error::Failure;
 use crate::lookups::validate::ask;
 use crate::server::injection::reach;
-use crate::server::sql;
 use crate::server::txn::{self, LockTimeout, transaction};
+use crate::server::{sql, standby};
 use pgrx::datum::TimestampWithTimeZone;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::{Duration, Instant};
@@ -210,10 +210,7 @@ pub fn commit<R>(lookup: &Lookup, body: impl FnOnce() -> R) -> Result<R> {
 fn commit_within<R>(longest: LockTimeout, lookup: &Lookup, body: impl FnOnce() -> R) -> Option<Result<R>> {
     txn::within(longest, || {
         // It is removed from queues next, so it must survive a crash.
-        sql::write(
-            "SELECT set_config('synchronous_commit', 'on', true) WHERE current_setting('synchronous_commit') IN ('off', 'local')",
-            &[],
-        );
+        standby::commit_durably();
         if lookup::hold(lookup) { Ok(body()) } else { Err(gone(lookup)) }
     })
 }

@@ -121,14 +121,14 @@ fn types(connection: &mut Connection, watched: &WatchedColumn) -> Result<Option<
             let has_index = row.get(2).is_some_and(|answer| answer.as_deref() == Some("t"));
             Ok(Some(Types { key, by, has_index }))
         }
-        _ => Err(SplitError::Failed(Failure::new(
+        _ => Err(SplitError::failed(
             SqlState::UNSUPPORTED,
             format!(
                 "table {} of shard \"{}\" cannot have a lookup index as it is",
                 watched.qualified(),
                 connection.shard()
             ),
-        )
-        .hint("Values of its column or its shard-by column cannot be found by their type. Change the type there, or remove the table with shard_table_drop()."))),
+            "Values of its column or its shard-by column cannot be found by their type. Change the type there, or remove the table with shard_table_drop().",
+        )),
     }
 }

@@ -2,12 +2,12 @@
 //! from the wrong one: until then no other session changes them there, since their deletion returns them.
 
 use super::error::{self, OddRows};
-use super::facts::MisplacedFacts;
+use super::facts::{ForeignKey, MisplacedFacts};
 use super::points::{COPIED, DELETED, STAGED};
 use super::session::{MoveSession, Sees};
 use super::statements::{self, Chosen};
 use crate::catalog::misplaced_run::Action;
-use crate::error::{Failure, SqlState};
+use crate::error::Failure;
 use crate::misplaced::fk_group::Unit;
 use crate::misplaced::key_batch::Lot;
 use crate::misplaced::table_pair::MovedTable;
@@ -15,7 +15,7 @@ use crate::remote::RemoteError;
 use crate::remote::copy::Bounds;
 use crate::remote::pipe;
 use crate::remote::result::Rows;
-use crate::server::injection::{InjectedFault, Point, reach_in_session};
+use crate::server::injection::{Point, reach_in_session};
 use std::time::Duration;
 
 /// The number of rows up to which they are compared one by one; for more, the right shard's planner decides.
@@ -187,17 +187,14 @@ impl MoveBatch<'_> {
             } else {
                 String::new()
             };
-            let found = here.connection.run(&format!(
+            let question = format!(
                 "SELECT EXISTS (SELECT FROM {} AS c JOIN {} AS p ON {} WHERE {}{others})",
                 key.from,
                 key.to,
                 key.refers(),
                 pair.is_of(self.keys, "p")
-            ))?;
-            if found.scalar() != Some("f") {
-                let shard = &here.shard.shard_key;
-                return Err(error::foreign_key_cascades(shard, &key.name, &key.from, &key.to));
-            }
+            );
+            require_no_reference(here, key, &question)?;
         }
         Ok(())
     }
@@ -340,7 +337,18 @@ fn odd_rows<'a>(
     }
 }
 
+/// Requires that no row refers to what is deleted by a foreign key that would delete that row along with it.
+pub fn require_no_reference(
+    here: &mut MoveSession,
+    key: &ForeignKey,
+    is_there_one: &str,
+) -> Result<(), Failure> {
+    if here.connection.run(is_there_one)?.scalar() == Some("f") {
+        return Ok(());
+    }
+    Err(error::foreign_key_cascades(&here.shard.shard_key, &key.name, &key.from, &key.to))
+}
+
 pub fn reach(point: &'static Point) -> Result<(), Failure> {
-    reach_in_session(point)
-        .map_err(|fault: InjectedFault| Failure::new(SqlState::INTERNAL, fault.to_string()))
+    Ok(reach_in_session(point)?)
 }

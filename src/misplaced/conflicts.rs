@@ -2,8 +2,7 @@
 //! deleted in one transaction: the right shard returns which they are, the wrong one returns them by deleting them,
 //! and the right one checks again.
 
-use super::batch::{begin, make_stage, require_asked_for, require_none_absent};
-use super::error;
+use super::batch::{begin, make_stage, require_asked_for, require_no_reference, require_none_absent};
 use super::session::{MoveSession, Sees};
 use super::statements;
 use crate::error::Failure;
@@ -55,11 +54,7 @@ fn find(
 /// Requires that the server would delete no other row along with them, since it may exist nowhere else.
 fn require_no_follower(lot: &Lot, position: usize, here: &mut MoveSession) -> Result<(), Failure> {
     for key in lot.followers(position) {
-        let found = here.connection.run(&statements::is_followed(&lot.pairs[position], key))?;
-        if found.scalar() != Some("f") {
-            let shard = &here.shard.shard_key;
-            return Err(error::foreign_key_cascades(shard, &key.name, &key.from, &key.to));
-        }
+        require_no_reference(here, key, &statements::is_followed(&lot.pairs[position], key))?;
     }
     Ok(())
 }

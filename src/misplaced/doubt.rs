@@ -2,7 +2,7 @@
 //! have deleted or changed them since at the right shard, so they are never inserted there again: they are only
 //! deleted at the wrong one.
 
-use super::batch::make_stage;
+use super::batch::{begin, make_stage};
 use super::error;
 use super::session::{MoveSession, Sees};
 use super::statements;
@@ -71,7 +71,7 @@ pub fn have_left(doubt: &MoveDoubt, here: &mut MoveSession, timeout: Duration) -
 
 fn fate(transaction: &Transaction, session: &mut MoveSession) -> Result<TransactionFate, Failure> {
     let found = session.connection.run(&format!("SELECT {}", transaction.columns()))?;
-    let cells: Vec<Option<&str>> = found.rows.iter().flatten().map(Option::as_deref).collect();
+    let cells = found.cells();
     let unreadable = || RemoteError::unreadable(session.connection.shard(), "the outcome of a transaction");
     Ok(transaction.fate(&cells).ok_or_else(unreadable)?)
 }
@@ -118,11 +118,7 @@ impl Settling<'_> {
     fn take_away(&self, here: &mut MoveSession, there: &mut MoveSession) -> Result<(), Failure> {
         let facts = [Some(&self.lot.here), self.lot.there.as_ref()];
         for (session, facts) in [&mut *here, &mut *there].into_iter().zip(facts.into_iter().flatten()) {
-            if session.begin(&facts.names, Sees::Latest, &[], self.timeout)? != facts.seen {
-                return Err(error::table_changed(&session.shard.shard_key));
-            }
-            let as_application = session.as_application();
-            session.connection.run(&as_application)?;
+            begin(session, facts, Sees::Latest, &[], self.timeout)?;
         }
         for (pair, rows) in self.pairs() {
             here.connection.run(&statements::make_arrived(pair))?;

@@ -1,12 +1,11 @@
 //! Why rows on the wrong shard are neither moved nor deleted. Arguments run from the whole to its part: keyspace,
 //! shard, table, key.
 
-use crate::error::{Failure, SqlState};
+use crate::error::{Failure, SqlState, invalid};
 use serde_json::json;
 
 pub fn no_keys() -> Failure {
-    Failure::new(SqlState::INVALID_VALUE, "invalid value for \"keys\": the list is empty")
-        .hint("shard_misplaced() lists keys with rows on the wrong shard.")
+    invalid("keys", "the list is empty").hint("shard_misplaced() lists keys with rows on the wrong shard.")
 }
 
 pub fn in_place(shard: &str, key: &str) -> Failure {
@@ -69,11 +68,6 @@ pub fn not_held(run: i64) -> Failure {
 pub fn ended(run: i64) -> Failure {
     Failure::new(SqlState::NOT_IN_STATE, format!("run {run} of misplaced rows has ended"))
         .hint("shard_misplaced_runs() shows how it ended.")
-}
-
-pub fn no_tables(keyspace: &str) -> Failure {
-    Failure::new(SqlState::NOT_IN_STATE, format!("keyspace \"{keyspace}\" has no tables"))
-        .hint("shard_table_add() adds tables.")
 }
 
 pub fn unknown_table(keyspace: &str, table: &str) -> Failure {
@@ -208,10 +202,9 @@ pub fn session_left(shard: &str) -> Failure {
 }
 
 /// Adds to an error that the run, whose end is unknown, holds its keys.
-pub fn of_run(id: i64, mut why: Failure) -> Failure {
+pub fn of_run(id: i64, why: Failure) -> Failure {
     let goes_on = format!(
         "Run {id} holds its keys. The same call again continues it; shard_misplaced_abandon({id}) abandons it."
     );
-    why.hint = Some(why.hint.map_or(goes_on.clone(), |hint| format!("{hint} {goes_on}")));
-    why
+    why.more_hint(&goes_on)
 }

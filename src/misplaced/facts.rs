@@ -63,12 +63,7 @@ impl ForeignKey {
 
 /// Returns schema and name of each of the tables on a shard.
 fn places(session: &MoveSession, tables: &[TablePolicy]) -> (Vec<String>, Vec<String>) {
-    let place = |policy: &TablePolicy| {
-        let name = TableName::parse(&policy.table_name)
-            .unwrap_or_else(|| TableName { schema: None, name: policy.table_name.clone() });
-        (name.schema.unwrap_or_else(|| session.shard.namespace.clone()), name.name)
-    };
-    tables.iter().map(place).unzip()
+    tables.iter().map(|policy| TableName::of(&policy.table_name).on(&session.shard.namespace)).unzip()
 }
 
 pub fn look(session: &mut MoveSession, tables: &[TablePolicy]) -> Result<MisplacedFacts, Failure> {

@@ -49,9 +49,7 @@ impl Lot {
                 let (here, there) = (&here.shard, &there.shard);
                 return Err(error::same_place(&here.shard_key, &there.shard_key, &here.namespace));
             }
-            tables.retain(|policy| {
-                TableName::parse(&policy.table_name).is_none_or(|name| name.schema.is_none())
-            });
+            tables.retain(|policy| TableName::of(&policy.table_name).schema.is_none());
         }
         let target = there.as_deref().map(|there| there.shard.shard_key.clone());
         let compares = wish.action.compares();

@@ -36,7 +36,7 @@ use crate::error::{Failure, required};
 use crate::misplaced::held_move::{HeldMove, lock};
 use crate::query::login;
 use crate::query::run::chosen;
-use crate::server::{held_run, sql};
+use crate::server::{held_run, standby};
 use run::{MoveStage, MoveWork};
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
@@ -55,7 +55,7 @@ pub struct MoveRequest<'a> {
 
 /// Holds the keys, for this session.
 pub fn begin(request: MoveRequest<'_>) -> Result<i64, Failure> {
-    durably();
+    standby::commit_durably();
     let (id, work) = Caller::as_owner(|caller| {
         let keyspace = keyspace::lock(request.keyspace)?;
         // Otherwise rows would be moved back to where they have left.
@@ -90,15 +90,6 @@ pub fn begin(request: MoveRequest<'_>) -> Result<i64, Failure> {
     Ok(id)
 }
 
-/// Makes the transaction's writes survive a crash of the master, whatever the caller's settings are.
-fn durably() {
-    sql::write(
-        "SELECT pg_catalog.set_config('synchronous_commit', 'on', true)
-          WHERE pg_catalog.current_setting('synchronous_commit') OPERATOR(pg_catalog.=) ANY ('{off,local}')",
-        &[],
-    );
-}
-
 fn told(id: i64, keyspace: &str, shard: &str, status: &str) {
     event::notify(
         &json!({ "event": "misplaced", "run_id": id, "keyspace": keyspace, "shard": shard, "status": status }),
@@ -106,10 +97,7 @@ fn told(id: i64, keyspace: &str, shard: &str, status: &str) {
 }
 
 fn tables(keyspace: &str, names: Option<&[String]>) -> Result<Vec<TablePolicy>, Failure> {
-    let all = table_policy::list(keyspace);
-    if all.is_empty() {
-        return Err(error::no_tables(keyspace));
-    }
+    let all = table_policy::require(keyspace)?;
     let Some(names) = names else { return Ok(all) };
     let mut wanted = BTreeSet::new();
     for name in names {
@@ -186,7 +174,7 @@ pub fn step(id: i64) -> Result<bool, Failure> {
     if let Some(failure) = held.failure.take() {
         return Err(failure);
     }
-    durably();
+    standby::commit_durably();
     if !Caller::as_owner(|_| misplaced_run::is_running(id))? {
         return Err(error::ended(id));
     }
@@ -227,7 +215,7 @@ fn end(id: i64, work: &MoveWork, end: RunEnd, why: Option<&Failure>) {
 /// Abandons a run: its keys are free again, and what it may have left on both shards is not handled any more. `force`:
 /// whether sessions of it are left on a shard is not checked.
 pub fn abandon(id: i64, force: bool, timeout: Duration) -> Result<(), Failure> {
-    durably();
+    standby::commit_durably();
     if !Caller::as_owner(|_| misplaced_run::is_running(id))? {
         if Caller::as_owner(|_| misplaced_doubt::forget(id)) > 0 {
             return Ok(());

@@ -19,6 +19,7 @@ use crate::misplaced::table_pair::MovedTable;
 use crate::query::run::schemas_of;
 use crate::remote::copy::Bounds;
 use crate::remote::pipe;
+use crate::words::listed;
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 use std::collections::BTreeMap;
@@ -410,8 +411,7 @@ fn require_no_redirect(lot: &Lot, here: &mut MoveSession, splits: &[i64]) -> Res
                     here.roll_back()?;
                 }
                 Err(error) if error.is("SM001") => {
-                    let splits: Vec<String> = splits.iter().map(i64::to_string).collect();
-                    return Err(error::redirected(&here.shard.shard_key, key, &splits.join(", ")));
+                    return Err(error::redirected(&here.shard.shard_key, key, &listed(splits)));
                 }
                 Err(error) => return Err(error.into()),
             }

@@ -107,13 +107,25 @@ pub fn fill_stage(pair: &MovedTable) -> String {
 /// Returns a query for how many of them have none of the keys, however they were asked for, and the key of one.
 /// Generated columns are not known yet.
 pub fn strange(pair: &MovedTable, keys: &[String]) -> Option<String> {
-    let (key, stage, is_of) = (pair.key("s"), &pair.stage, pair.is_of(keys, "s"));
-    (!pair.is_shard_by_generated()).then(|| {
-        format!(
-            "SELECT pg_catalog.concat_ws(', ', {key}), pg_catalog.count(*) OVER ()
-               FROM pg_temp.{stage} AS s WHERE ({is_of}) IS NOT TRUE ORDER BY 1 LIMIT 1"
-        )
-    })
+    let is_of = pair.is_of(keys, "s");
+    (!pair.is_shard_by_generated()).then(|| one_of_staged(pair, &format!("WHERE ({is_of}) IS NOT TRUE")))
+}
+
+/// Returns a query for the key of one of the rows in the stage, and how many there are.
+fn one_of_staged(pair: &MovedTable, which: &str) -> String {
+    format!(
+        "SELECT pg_catalog.concat_ws(', ', {}), pg_catalog.count(*) OVER ()
+           FROM pg_temp.{} AS s {which} ORDER BY 1 LIMIT 1",
+        pair.key("s"),
+        pair.stage
+    )
+}
+
+/// Returns a query for the key of one of the rows in the stage that have no row `t` there or one that is otherwise
+/// odd, and how many there are.
+fn one_without_row(pair: &MovedTable, or_odd: &str) -> String {
+    let (there, same_key) = (&pair.there, &pair.same_key);
+    one_of_staged(pair, &format!("LEFT JOIN {there} AS t ON {same_key} WHERE t.tableoid IS NULL OR {or_odd}"))
 }
 
 /// Returns a statement for the table at the wrong shard with the keys of rows that have come to the right one.
@@ -166,31 +178,18 @@ pub fn drop_equal(pair: &MovedTable, keys: &[String]) -> String {
 
 /// Returns a query for how many of the others exist there with other content, and the key of one.
 pub fn conflicts(pair: &MovedTable) -> String {
-    let (key, stage, there, same_key) = (pair.key("s"), &pair.stage, &pair.there, &pair.same_key);
-    format!(
-        "SELECT pg_catalog.concat_ws(', ', {key}), pg_catalog.count(*) OVER ()
-           FROM pg_temp.{stage} AS s JOIN {there} AS t ON {same_key} ORDER BY 1 LIMIT 1"
-    )
+    one_of_staged(pair, &format!("JOIN {} AS t ON {}", pair.there, pair.same_key))
 }
 
 /// Returns a query for how many of them do not exist there at all, as rows of the same key, and the key of one.
 pub fn absent(pair: &MovedTable, keys: &[String]) -> String {
-    let (key, stage, there, same_key) = (pair.key("s"), &pair.stage, &pair.there, &pair.same_key);
     let (is_of, same_shard_by) = (pair.is_of(keys, "t"), pair.has_same_shard_by());
-    format!(
-        "SELECT pg_catalog.concat_ws(', ', {key}), pg_catalog.count(*) OVER ()
-           FROM pg_temp.{stage} AS s LEFT JOIN {there} AS t ON {same_key}
-          WHERE t.tableoid IS NULL OR CASE WHEN {is_of} AND {same_shard_by} THEN false ELSE true END ORDER BY 1 LIMIT 1"
-    )
+    one_without_row(pair, &format!("CASE WHEN {is_of} AND {same_shard_by} THEN false ELSE true END"))
 }
 
 /// Returns a query for how many of them do not exist there by their primary key, whatever key the row there has.
 pub fn missing_keys(pair: &MovedTable) -> String {
-    let (key, stage, there, same_key) = (pair.key("s"), &pair.stage, &pair.there, &pair.same_key);
-    format!(
-        "SELECT pg_catalog.concat_ws(', ', {key}), pg_catalog.count(*) OVER ()
-           FROM pg_temp.{stage} AS s LEFT JOIN {there} AS t ON {same_key} WHERE t.tableoid IS NULL ORDER BY 1 LIMIT 1"
-    )
+    one_without_row(pair, "false")
 }
 
 /// Returns a COPY of the primary keys of those that are left in the stage, and have a row there.
@@ -235,13 +234,7 @@ pub fn insert(pair: &MovedTable) -> String {
 
 /// Returns a query for how many do not exist there unchanged, and the key of one.
 pub fn missing(pair: &MovedTable, keys: &[String]) -> String {
-    let (key, stage, there, same_key) = (pair.key("s"), &pair.stage, &pair.there, &pair.same_key);
-    format!(
-        "SELECT pg_catalog.concat_ws(', ', {key}), pg_catalog.count(*) OVER ()
-           FROM pg_temp.{stage} AS s LEFT JOIN {there} AS t ON {same_key}
-          WHERE t.tableoid IS NULL OR {} ORDER BY 1 LIMIT 1",
-        differ(pair, keys)
-    )
+    one_without_row(pair, &differ(pair, keys))
 }
 
 /// Returns a condition that rows differ: by their bytes, or because a generated column has given the row there another

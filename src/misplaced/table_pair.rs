@@ -5,7 +5,7 @@ use crate::agent::shape::{Column, TableShape};
 use crate::error::Failure;
 use crate::misplaced::error;
 use crate::misplaced::facts::MisplacedFacts;
-use crate::remote::quote::{array_literal, ident};
+use crate::remote::quote::{array_literal, ident, idents};
 use std::collections::BTreeSet;
 
 pub struct MovedTable {
@@ -222,5 +222,5 @@ impl MovedTable {
 
 fn list(names: &[String], row: &str) -> String {
     let prefix = if row.is_empty() { String::new() } else { format!("{row}.") };
-    names.iter().map(|name| format!("{prefix}{}", ident(name))).collect::<Vec<_>>().join(", ")
+    idents(&prefix, names)
 }

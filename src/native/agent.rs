@@ -1,6 +1,7 @@
 //! The agent's objects beside a trigger's function: in its schema, with its owner.
 
 use super::event::raise;
+use crate::server::functions;
 use pgrx::prelude::*;
 use std::ffi::{CStr, CString};
 
@@ -63,38 +64,14 @@ impl Agent {
     pub unsafe fn function(&self, ending: &str) -> pg_sys::Oid {
         let name = format!("{}{ending}", self.name);
         let mut found = pg_sys::Oid::INVALID;
-        // SAFETY: each row of the catalog is read while it exists; what is opened here is closed here. The name lives
-        // as long as the scan.
+        // SAFETY: the caller keeps the promise above; each row of the catalog is read while it exists.
         unsafe {
-            let lock = pg_sys::AccessShareLock as pg_sys::LOCKMODE;
-            let functions = pg_sys::table_open(pg_sys::ProcedureRelationId, lock);
-            let mut wanted = pg_sys::NameData::default();
-            for (to, byte) in wanted.data.iter_mut().take(pg_sys::NAMEDATALEN as usize - 1).zip(name.bytes())
-            {
-                *to = byte as std::ffi::c_char;
-            }
-            let mut key = pg_sys::ScanKeyData::default();
-            pg_sys::ScanKeyInit(
-                &mut key,
-                pg_sys::Anum_pg_proc_proname as pg_sys::AttrNumber,
-                pg_sys::BTEqualStrategyNumber as pg_sys::StrategyNumber,
-                pg_sys::F_NAMEEQ.into(),
-                pg_sys::Datum::from(&raw mut wanted),
-            );
-            let index = pg_sys::Oid::from(pg_sys::ProcedureNameArgsNspIndexId);
-            let scan = pg_sys::systable_beginscan(functions, index, true, std::ptr::null_mut(), 1, &mut key);
-            loop {
-                let tuple = pg_sys::systable_getnext(scan);
-                if tuple.is_null() {
-                    break;
-                }
+            functions::each_named(name.as_bytes(), |tuple, _| {
                 let row = &*pg_sys::GETSTRUCT(tuple).cast::<pg_sys::FormData_pg_proc>();
                 if row.pronamespace == self.schema && row.proowner == self.owner {
                     found = row.oid;
                 }
-            }
-            pg_sys::systable_endscan(scan);
-            pg_sys::table_close(functions, lock);
+            });
         }
         if found == pg_sys::Oid::INVALID {
             raise(format!("function \"{name}\" of a capture trigger is missing"), HINT);

@@ -1,7 +1,6 @@
 //! The events of triggers, and how a call is refused.
 
-use crate::error::{Failure, SqlState};
-use pgrx::pg_sys::panic::ErrorReport;
+use crate::error::{self, Failure, SqlState};
 use pgrx::prelude::*;
 
 /// The event that a trigger was called for.
@@ -41,7 +40,5 @@ impl NativeEvent {
 }
 
 pub fn raise(message: impl Into<String>, hint: &str) -> ! {
-    let failure = Failure::new(SqlState::NOT_IN_STATE, message.into()).hint(hint);
-    ErrorReport::from(failure).report(PgLogLevel::ERROR);
-    unreachable!("an error was raised")
+    error::raise(Failure::new(SqlState::NOT_IN_STATE, message).hint(hint))
 }

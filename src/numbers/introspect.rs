@@ -73,17 +73,12 @@ pub fn look(shard: Shard, tables: &[TablePolicy], deadline: Instant) -> Result<O
     let mut session = session::open(&shard, "sequences")?;
     session.set_deadline(Some(deadline));
     let place = place_of(&mut session)?;
-    let named: Vec<(String, String, &str)> = tables
-        .iter()
-        .filter_map(|table| {
-            let name = TableName::parse(&table.table_name)?;
-            let schema = name.schema.unwrap_or_else(|| shard.namespace.clone());
-            Some((schema, name.name, table.shard_by.as_str()))
-        })
-        .collect();
-    let list = |of: &dyn Fn(&(String, String, &str)) -> String| named.iter().map(of).collect::<Vec<_>>();
-    let (schemas, names) = (list(&|n| n.0.clone()), list(&|n| n.1.clone()));
-    let lists = [text_array(&schemas), text_array(&names), text_array(&list(&|n| n.2.to_owned()))];
+    let named = tables.iter().filter_map(|table| {
+        let name = TableName::parse(&table.table_name)?;
+        Some((name.on(&shard.namespace), table.shard_by.clone()))
+    });
+    let ((schemas, names), columns): ((Vec<String>, Vec<String>), Vec<String>) = named.unzip();
+    let lists = [text_array(&schemas), text_array(&names), text_array(&columns)];
     let sequences = of_tables(&mut session, &lists)?;
     Ok(OnShard { shard, session, place, sequences, schemas, names })
 }

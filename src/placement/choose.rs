@@ -4,27 +4,24 @@ use super::rendezvous::{self, Candidate};
 use super::{error, free_slots, settle};
 use crate::catalog::shard::POSTGRES;
 use crate::error::Failure;
-use crate::server::sql::{self, Prepared};
+use crate::named_enum::named_enum;
+use crate::server::sql::{self, Prepared, Row};
 use pgrx::pg_sys;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum PlacementStrategy {
-    /// The shard that has the fewest free slots, but at least one.
-    FillFirst,
-    /// The shard with the most free slots.
-    Spread,
-    /// The shard that the hash of the key selects.
-    Consistent,
+named_enum! {
+    pub enum PlacementStrategy {
+        /// The shard that has the fewest free slots, but at least one.
+        FillFirst = "fill_first",
+        /// The shard with the most free slots.
+        Spread = "spread",
+        /// The shard that the hash of the key selects.
+        Consistent = "consistent",
+    }
 }
 
 impl PlacementStrategy {
     pub fn parse(text: &str) -> Result<PlacementStrategy, Failure> {
-        match text {
-            "fill_first" => Ok(PlacementStrategy::FillFirst),
-            "spread" => Ok(PlacementStrategy::Spread),
-            "consistent" => Ok(PlacementStrategy::Consistent),
-            other => Err(error::unknown_strategy(other)),
-        }
+        PlacementStrategy::from_name(text).ok_or_else(|| error::unknown_strategy(text))
     }
 }
 
@@ -65,15 +62,7 @@ impl Choice {
 /// Returns the next shard to try, or None if no open shard has a free slot.
 fn next(kind: &str, key: &str, strategy: PlacementStrategy, excluded: &[i64]) -> Option<Choice> {
     let args = [kind.into(), excluded.to_vec().into()];
-    let by_free_slots = |query| {
-        sql::read_prepared(query, &args, |row| Choice {
-            shard_id: row.value(1),
-            free: row.value(2),
-            entries: row.value(3),
-        })
-        .into_iter()
-        .next()
-    };
+    let by_free_slots = |query| sql::read_one_prepared(query, &args, choice);
     let by_keys = |choice: Choice| {
         if choice.is_unlimited() && kind == POSTGRES {
             by_keys(excluded, strategy).unwrap_or(choice)
@@ -120,12 +109,11 @@ fn by_keys(excluded: &[i64], strategy: PlacementStrategy) -> Option<Choice> {
         percent.into(),
         (strategy == PlacementStrategy::FillFirst).into(),
     ];
-    let choices = sql::read_prepared(&BY_KEYS, &args, |row| Choice {
-        shard_id: row.value(1),
-        free: row.value(2),
-        entries: row.value(3),
-    });
-    choices.into_iter().next()
+    sql::read_one_prepared(&BY_KEYS, &args, choice)
+}
+
+fn choice(row: Row<'_>) -> Choice {
+    Choice { shard_id: row.value(1), free: row.value(2), entries: row.value(3) }
 }
 
 /// The greatest number of leases that have run out and are ended before a refusal.
@@ -158,7 +146,7 @@ fn no_capacity(kind: &str) -> Failure {
         let query = format!(
             "SELECT s.shard_key FROM shardmaster.shard s WHERE s.kind = $1 AND {condition} ORDER BY s.shard_key LIMIT 20"
         );
-        sql::read(&query, &[kind.into()], |row| row.value::<String>(1))
+        sql::read_column::<String>(&query, &[kind.into()])
     };
     let full = names("s.status = 'active'");
     error::no_capacity(kind, &full, &names("s.status = 'draining'"), &names("s.status = 'disabled'"))

@@ -78,11 +78,10 @@ pub fn shard_in_use(shard: &str, id: i64) -> Failure {
 }
 
 pub fn unknown_strategy(strategy: &str) -> Failure {
-    let message = format!("invalid value for \"strategy\": \"{strategy}\" is not a strategy");
-    Failure::new(SqlState::INVALID_VALUE, message).hint("Strategies are fill_first, spread and consistent.")
+    crate::error::invalid("strategy", format!("\"{strategy}\" is not a strategy"))
+        .hint("Strategies are fill_first, spread and consistent.")
 }
 
 pub fn invalid(argument: &str, problem: &str) -> Failure {
-    Failure::new(SqlState::INVALID_VALUE, format!("invalid value for \"{argument}\": {problem}"))
-        .hint("Correct the value and call again.")
+    crate::error::invalid(argument, problem).hint("Correct the value and call again.")
 }

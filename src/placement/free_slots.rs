@@ -75,14 +75,12 @@ pub fn settle(entries: i32) {
 /// transaction would miss slots that were taken since. The caller holds the shard's lock exclusively, so nobody else
 /// claims. This locks no row: if no slot is free, the caller continues with another shard.
 pub fn exact(shard_id: i64) -> i64 {
-    sql::read_latest(
+    sql::read_one_latest(
         "SELECT r.room + coalesce((SELECT sum(c.change)::bigint FROM shardmaster.shard_room_change c
                                     WHERE c.kind = r.kind AND c.shard_id = r.shard_id), 0)
            FROM shardmaster.shard_room r WHERE r.shard_id = $1",
         &[shard_id.into()],
         |row| row.value(1),
     )
-    .into_iter()
-    .next()
     .unwrap_or(0)
 }

@@ -16,12 +16,12 @@ const BETWEEN_LOOKS: Duration = Duration::from_millis(10);
 /// Counts one more slot, or fails if none is left. The caller has shared the tenant's lock since before it read
 /// whether there is a quota, or, for a server, holds the lock of the tenant's keyspace.
 pub fn take(tenant: &str, kind: &str) -> Result<(), Failure> {
-    let locked = sql::write_returning(
+    let locked = sql::write_one(
         "SELECT max_slots FROM shardmaster.shard_quota WHERE tenant_id = $1 AND kind = $2 FOR NO KEY UPDATE",
         &[tenant.into(), kind.into()],
         |row| row.value::<i64>(1),
     );
-    let Some(&quota) = locked.first() else { return Ok(()) };
+    let Some(quota) = locked else { return Ok(()) };
     if add_up(tenant, kind) >= quota {
         let held = settled(tenant, kind, quota);
         if held >= quota {
@@ -37,7 +37,7 @@ pub fn take(tenant: &str, kind: &str) -> Result<(), Failure> {
 
 /// Adds up the returned slots; the caller holds the row's lock, so nobody else does so.
 fn add_up(tenant: &str, kind: &str) -> i64 {
-    sql::write_returning(
+    sql::write_one(
         "WITH gone AS (DELETE FROM shardmaster.shard_quota_change WHERE tenant_id = $1 AND kind = $2
                        RETURNING change)
          UPDATE shardmaster.shard_quota SET held = held + (SELECT coalesce(sum(change), 0)::bigint FROM gone)
@@ -45,8 +45,6 @@ fn add_up(tenant: &str, kind: &str) -> i64 {
         &[tenant.into(), kind.into()],
         |row| row.value(1),
     )
-    .first()
-    .copied()
     .unwrap_or(0)
 }
 
@@ -70,22 +68,20 @@ fn settled(tenant: &str, kind: &str, quota: i64) -> i64 {
 
 /// Whether a lease of the tenant has run out and still exists.
 fn has_run_out(tenant: &str, kind: &str) -> bool {
-    sql::read_latest(
+    sql::read_one_latest(
         "SELECT EXISTS (SELECT 1 FROM shardmaster.shard_reservation
                          WHERE tenant_id = $1 AND kind = $2 AND status = 'pending'
                            AND lease_expires_at <= pg_catalog.clock_timestamp())",
         &[tenant.into(), kind.into()],
         |row| row.value(1),
     )
-    .first()
-    .copied()
     .unwrap_or(false)
 }
 
 /// Counts in one snapshot, in which either a slot is held or its change is stored: sessions that return slots do not
 /// wait for this.
 fn recount(tenant: &str, kind: &str) -> i64 {
-    sql::write_returning(
+    sql::write_one(
         "WITH gone AS (DELETE FROM shardmaster.shard_quota_change WHERE tenant_id = $1 AND kind = $2)
          UPDATE shardmaster.shard_quota
             SET held = (SELECT count(*) FROM shardmaster.shard_reservation
@@ -94,8 +90,6 @@ fn recount(tenant: &str, kind: &str) -> i64 {
         &[tenant.into(), kind.into()],
         |row| row.value(1),
     )
-    .first()
-    .copied()
     .unwrap_or(0)
 }
 

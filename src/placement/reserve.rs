@@ -53,7 +53,7 @@ fn look(request: &SlotRequest<'_>) -> ReserveLook {
     // This session ends leases that have run out if nobody else does.
     let asked = !sweep_clock::is_kept();
     let args = [request.kind.into(), request.key.into(), request.tenant.into(), asked.into()];
-    sql::read_prepared(&LOOK, &args, |row| ReserveLook {
+    sql::read_one_prepared(&LOOK, &args, |row| ReserveLook {
         live: row.get(1).map(|id| Live {
             id,
             tenant: row.value(2),
@@ -66,8 +66,6 @@ fn look(request: &SlotRequest<'_>) -> ReserveLook {
         overdue: row.get(8).unwrap_or(false),
         has_quota: row.value(9),
     })
-    .into_iter()
-    .next()
     .unwrap_or(ReserveLook { live: None, overdue: false, has_quota: false })
 }
 

@@ -106,12 +106,12 @@ const KEPT_FOR: &str = "CASE WHEN r.lease_expires_at IS NOT NULL THEN NULL
 impl HeldReservation {
     fn lock(id: i64) -> Result<HeldReservation, Failure> {
         // The shard is read after the lock is granted.
-        let locked = sql::write_returning(
+        let locked = sql::write_one(
             "SELECT shard_id FROM shardmaster.shard_reservation WHERE id = $1 FOR UPDATE",
             &[id.into()],
             |row| row.value::<i64>(1),
         );
-        if locked.is_empty() {
+        if locked.is_none() {
             return Err(error::unknown_reservation(id));
         }
         let query = format!(
@@ -164,7 +164,7 @@ pub fn confirm(id: i64, resource_id: &str) -> Result<(), Failure> {
     }
     held.check_live()?;
     // One reading of the clock decides that the lease is running, and gives the time of the confirmation.
-    let confirmed = sql::write_returning(
+    let confirmed = sql::write(
         "WITH clock AS MATERIALIZED (SELECT clock_timestamp() AS now),
               confirmed AS (
              UPDATE shardmaster.shard_reservation
@@ -173,11 +173,10 @@ pub fn confirm(id: i64, resource_id: &str) -> Result<(), Failure> {
               WHERE id = $1 AND (lease_expires_at IS NULL OR lease_expires_at > clock.now)
              RETURNING shard_id, slot_no)
          UPDATE shardmaster.shard_slots s SET resource_id = $2
-           FROM confirmed c WHERE s.shard_id = c.shard_id AND s.slot_no = c.slot_no RETURNING 1",
+           FROM confirmed c WHERE s.shard_id = c.shard_id AND s.slot_no = c.slot_no",
         &[id.into(), resource_id.into()],
-        |_| (),
     );
-    if confirmed.is_empty() {
+    if confirmed == 0 {
         return Err(error::not_live(id, "has expired"));
     }
     Ok(())
@@ -198,14 +197,14 @@ pub fn cancel(id: i64) -> Result<(), Failure> {
 /// Makes the lease run for this time from now on, and returns its end.
 pub fn renew(id: i64, lease_seconds: f64) -> Result<TimestampWithTimeZone, Failure> {
     HeldReservation::lock(id)?.check_live()?;
-    let renewed = sql::write_returning(
+    let renewed = sql::write_one(
         "UPDATE shardmaster.shard_reservation
             SET lease_expires_at = clock_timestamp() + make_interval(secs => $2), updated_at = clock_timestamp()
           WHERE id = $1 RETURNING lease_expires_at",
         &[id.into(), lease_seconds.into()],
         |row| row.value::<TimestampWithTimeZone>(1),
     );
-    let until = renewed.into_iter().next().ok_or_else(|| error::unknown_reservation(id))?;
+    let until = renewed.ok_or_else(|| error::unknown_reservation(id))?;
     // The new end may be earlier than the old one.
     sweep_clock::sweep_on_commit(until);
     Ok(until)
@@ -217,10 +216,10 @@ pub fn free(kind: &str, logical_key: &str) -> Result<bool, Failure> {
         "SELECT r.id, {KEPT_FOR} FROM shardmaster.shard_reservation r
           WHERE r.kind = $1 AND r.logical_key = $2 AND r.status = 'confirmed' FOR UPDATE"
     );
-    let held = sql::write_returning(&query, &[kind.into(), logical_key.into()], |row| {
+    let held = sql::write_one(&query, &[kind.into(), logical_key.into()], |row| {
         (row.value::<i64>(1), row.get::<String>(2))
     });
-    let Some((id, kept_for)) = held.into_iter().next() else { return Ok(false) };
+    let Some((id, kept_for)) = held else { return Ok(false) };
     if let Some(whom) = kept_for {
         return Err(error::reservation_kept(id, &whom));
     }

@@ -98,7 +98,7 @@ fn try_claim(shard_id: i64, request: &SlotRequest<'_>, at: Where) -> Option<Slot
         Where::Everywhere | Where::Counted => (None, 0.0),
     };
     let args = [shard_id.into(), free.into(), part.into(), matches!(at, Where::Counted).into()];
-    let (mut look, shard_key, found) = sql::write_prepared(&FIND, &args, |row| {
+    let (mut look, shard_key, found) = sql::write_one_prepared(&FIND, &args, |row| {
         let look = SlotLook {
             next_slot: row.value(2),
             capacity: row.get(3),
@@ -107,9 +107,7 @@ fn try_claim(shard_id: i64, request: &SlotRequest<'_>, at: Where) -> Option<Slot
             claimed: None,
         };
         (look, row.value::<String>(1), row.get::<i64>(6))
-    })
-    .into_iter()
-    .next()?;
+    })?;
     look.claimed = found.map(|slot_no| take(shard_id, shard_key, slot_no, request));
     Some(look)
 }
@@ -127,8 +125,8 @@ fn take(shard_id: i64, shard_key: String, slot_no: i64, request: &SlotRequest<'_
     // A snapshot from before the key was reserved does not see the reservation. The server then raises 40001 if the
     // statement has a clause for conflicts, and 23505 if not.
     let query = if sql::keeps_its_snapshot() { &RESERVE_IF_SEEN } else { &RESERVE };
-    let made = sql::write_prepared(query, &args, |row| (row.value::<i64>(1), row.get(2)));
-    let (id, lease_expires_at) = made.into_iter().next().unwrap_or_default();
+    let made = sql::write_one_prepared(query, &args, |row| (row.value::<i64>(1), row.get(2)));
+    let (id, lease_expires_at) = made.unwrap_or_default();
     let args = [shard_id.into(), slot_no.into(), id.into(), request.tenant.into()];
     sql::write_prepared(&TAKE, &args, |_| ());
     Claimed { id, shard_key, slot_no, lease_expires_at }
@@ -202,12 +200,12 @@ fn claim_counted(shard_id: i64, request: &SlotRequest<'_>) -> Option<Claimed> {
 /// Creates slots when none is free, or waits for the session that is creating them. Either way, there are new slots to
 /// search.
 fn mint_now(shard_id: i64, seen: i64) {
-    let next = sql::write_returning(
+    let next = sql::write_one(
         "SELECT next_slot FROM shardmaster.shard WHERE id = $1 FOR NO KEY UPDATE",
         &[shard_id.into()],
         |row| row.value::<i64>(1),
     );
-    if next.first() == Some(&seen) {
+    if next == Some(seen) {
         mint(shard_id, seen.clamp(BATCH.0, BATCH.1));
     }
 }
@@ -221,12 +219,12 @@ fn mint_ahead(shard_id: i64, next_slot: i64, free: i64) {
     if sql::keeps_its_snapshot() {
         return;
     }
-    let locked = sql::write_returning(
+    let locked = sql::write_one(
         "SELECT next_slot FROM shardmaster.shard WHERE id = $1 FOR NO KEY UPDATE SKIP LOCKED",
         &[shard_id.into()],
         |row| row.value::<i64>(1),
     );
-    if locked.first() == Some(&next_slot) {
+    if locked == Some(next_slot) {
         mint(shard_id, next_slot.clamp(BATCH.0, BATCH.1));
     }
 }

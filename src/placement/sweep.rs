@@ -16,7 +16,7 @@ const LARGE_BATCH: i32 = 500;
 const ENTRIES: i32 = 1_000;
 
 fn kinds() -> Vec<String> {
-    sql::read("SELECT DISTINCT kind FROM shardmaster.shard ORDER BY kind", &[], |row| row.value(1))
+    sql::read_column("SELECT DISTINCT kind FROM shardmaster.shard ORDER BY kind", &[])
 }
 
 fn notify(expired: usize) {
@@ -70,7 +70,7 @@ fn archive() -> bool {
 /// Returns the time until the next lease ends. Leases that have run out and still exist are locked by somebody: they
 /// wait for the next interval.
 fn until_next_lease() -> Duration {
-    let seconds = sql::read_one(
+    let seconds = sql::read_optional::<f64>(
         "SELECT min(extract(epoch FROM next.lease_expires_at - clock_timestamp()))::float8
            FROM (SELECT DISTINCT kind FROM shardmaster.shard) k,
                 LATERAL (SELECT lease_expires_at FROM shardmaster.shard_reservation r
@@ -78,9 +78,7 @@ fn until_next_lease() -> Duration {
                             AND r.lease_expires_at > (SELECT clock_timestamp())
                           ORDER BY r.lease_expires_at LIMIT 1) next",
         &[],
-        |row| row.get::<f64>(1),
-    )
-    .flatten();
+    );
     Duration::from_secs_f64(
         seconds.map_or(f64::from(u32::MAX), |seconds| seconds.clamp(0.01, f64::from(u32::MAX))),
     )
@@ -88,7 +86,7 @@ fn until_next_lease() -> Duration {
 
 /// Returns the seconds since the end of the oldest lease that has run out and is not expired.
 pub fn lateness() -> Option<f64> {
-    sql::read_one(
+    sql::read_optional::<f64>(
         "SELECT max(extract(epoch FROM clock_timestamp() - oldest.lease_expires_at))::float8
            FROM (SELECT DISTINCT kind FROM shardmaster.shard) k,
                 LATERAL (SELECT lease_expires_at FROM shardmaster.shard_reservation r
@@ -96,7 +94,5 @@ pub fn lateness() -> Option<f64> {
                           ORDER BY r.lease_expires_at LIMIT 1) oldest
           WHERE oldest.lease_expires_at < clock_timestamp()",
         &[],
-        |row| row.get::<f64>(1),
     )
-    .flatten()
 }

@@ -58,13 +58,12 @@ pub fn routed(
 
 fn without_slot(keyspace: &str, keys: &[&str]) -> Vec<String> {
     let keys: Vec<String> = keys.iter().map(|key| (*key).to_owned()).collect();
-    sql::read(
+    sql::read_column(
         "SELECT k.key FROM unnest($2) k (key)
           WHERE NOT EXISTS (SELECT 1 FROM shardmaster.shard_reservation r
                              WHERE r.kind = $3 AND r.logical_key = $1 || '/' || k.key
                                AND r.status IN ('pending', 'confirmed'))",
         &[keyspace.into(), keys.into(), POSTGRES.into()],
-        |row| row.value(1),
     )
 }
 
@@ -111,10 +110,9 @@ fn take(
 }
 
 fn count_quotas(keys: &[String]) -> Result<(), Failure> {
-    let with_quota = sql::read(
+    let with_quota = sql::read_column::<String>(
         "SELECT tenant_id FROM shardmaster.shard_quota WHERE kind = $1 AND tenant_id = ANY ($2) ORDER BY 1",
         &[POSTGRES.into(), keys.to_vec().into()],
-        |row| row.value::<String>(1),
     );
     with_quota.iter().try_for_each(|tenant| quota::take(tenant, POSTGRES))
 }

@@ -82,14 +82,12 @@ fn moving() -> Vec<MovingSplit> {
 /// Returns what a list of splits does not show: a split that was created and removed in between, or a rolled-back one
 /// that ran again.
 fn counted() -> String {
-    sql::read_latest(
+    sql::read_one_latest(
         "SELECT pg_catalog.concat_ws(' ', (SELECT max(id) FROM shardmaster.split_plan),
                 (SELECT sum(generation) FROM shardmaster.split_plan WHERE phase = 'rolled_back'))",
         &[],
         |row| row.value::<String>(1),
     )
-    .into_iter()
-    .next()
     .unwrap_or_default()
 }
 

@@ -3,6 +3,7 @@
 //! statement stays as it is, and the shard reports the missing character.
 
 use crate::remote::quote::literal;
+use crate::words::hex;
 use std::collections::BTreeSet;
 
 /// Returns characters that not every encoding has.
@@ -13,12 +14,9 @@ pub fn letters(text: &str) -> BTreeSet<char> {
 /// Returns a query for those of the characters that the database lacks: their numbers, separated by blanks. Each is
 /// tried separately.
 pub fn question(letters: &BTreeSet<char>) -> String {
-    let hex = |letter: &char| {
-        let mut bytes = [0; 4];
-        letter.encode_utf8(&mut bytes).bytes().map(|byte| format!("{byte:02x}")).collect::<String>()
-    };
-    let list: Vec<String> =
-        letters.iter().map(|letter| format!("{}:{}", u32::from(*letter), hex(letter))).collect();
+    let numbered =
+        |letter: &char| format!("{}:{}", u32::from(*letter), hex(letter.encode_utf8(&mut [0; 4]).as_bytes()));
+    let list: Vec<String> = letters.iter().map(numbered).collect();
     format!(
         "DO $ask$
          DECLARE
@@ -236,7 +234,7 @@ fn quoted(rest: &str, quote: char, has_backslashes: bool) -> usize {
 }
 
 /// Returns the length of a comment, which may contain others.
-fn comment(rest: &str) -> usize {
+pub fn comment(rest: &str) -> usize {
     let (mut depth, mut at) = (0, 0);
     while let Some(left) = rest.get(at..).filter(|left| !left.is_empty()) {
         if left.starts_with("/*") {

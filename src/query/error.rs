@@ -6,17 +6,6 @@ use crate::remote::quote::literal;
 const DATATYPE_MISMATCH: SqlState = SqlState(*b"42804");
 const NEEDS_READER: &str = "Create a role that can only read, and use it as the login.";
 
-pub fn standby(function: &str) -> Failure {
-    Failure::new(SqlState::READ_ONLY, format!("cannot execute {function}() on a standby"))
-        .hint("Run it on the primary.")
-}
-
-pub fn restricted(function: &str) -> Failure {
-    let message = format!("cannot execute {function}() within a security-restricted operation");
-    Failure::new(SqlState::INSUFFICIENT_PRIVILEGE, message)
-        .hint("Call it directly, not in an expression of an index or a materialized view.")
-}
-
 pub fn keeps_snapshot(function: &str) -> Failure {
     let message = format!("{function}() cannot run in a transaction that keeps its snapshot");
     Failure::new(SqlState::parse("25001"), message).hint("It needs the current routes. Use READ COMMITTED.")

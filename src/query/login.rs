@@ -5,23 +5,20 @@ use crate::agent::session;
 use crate::catalog::caller::Caller;
 use crate::catalog::database_location;
 use crate::catalog::keychain;
-use crate::catalog::login::{self as stored, ListedLogin, Login};
+use crate::catalog::login::{self as stored, Login};
 use crate::catalog::name;
 use crate::catalog::shard::{self, Shard};
-use crate::error::{Failure, SqlState};
+use crate::error::{Failure, SqlState, invalid};
 use crate::remote::RemoteError;
 use crate::remote::conninfo::Conninfo;
 use crate::remote::params::Params;
+use crate::words::quoted;
 use pgrx::pg_sys;
 use std::time::Duration;
 
 /// The keywords of an endpoint that determine the mover's identity.
 const OF_MOVER: [&str; 7] =
     ["user", "password", "passfile", "sslcert", "sslkey", "sslpassword", "require_auth"];
-
-fn invalid(argument: &str, problem: &str) -> Failure {
-    Failure::new(SqlState::INVALID_VALUE, format!("invalid value for \"{argument}\": {problem}"))
-}
 
 /// Returns one shard, or None for all that have no login of their own.
 fn named(shard_key: Option<&str>) -> Result<Option<Shard>, Failure> {
@@ -30,7 +27,7 @@ fn named(shard_key: Option<&str>) -> Result<Option<Shard>, Failure> {
     if found.holds_rows() {
         return Ok(Some(found));
     }
-    Err(invalid("shard", &format!("shard \"{key}\" is of kind \"{}\", which has no connections", found.kind)))
+    Err(invalid("shard", format!("shard \"{key}\" is of kind \"{}\", which has no connections", found.kind)))
 }
 
 pub fn set(
@@ -43,7 +40,7 @@ pub fn set(
     let shard = named(shard_key)?;
     let role = stored::role_by_name(role).ok_or_else(|| error::unknown_role(role))?;
     if let Some(problem) = name::problem(username) {
-        return Err(invalid("username", &problem.to_string()));
+        return Err(invalid("username", problem));
     }
     let all = match &shard {
         Some(shard) => vec![shard.clone()],
@@ -51,10 +48,7 @@ pub fn set(
     };
     all.iter().try_for_each(|shard| require_no_mover(shard, username).map(|_| ()))?;
     if let Some(alias) = alias {
-        keychain::lock_kind(alias).ok_or_else(|| {
-            Failure::new(SqlState::UNDEFINED_OBJECT, format!("credential \"{alias}\" does not exist"))
-                .hint("shard_credentials() lists them. shard_credential_set() adds one.")
-        })?;
+        keychain::lock_kind(alias).ok_or_else(|| keychain::unknown(alias))?;
     }
     stored::set(role, shard.as_ref(), username, alias, caller);
     Ok(())
@@ -68,10 +62,6 @@ pub fn drop(role: &str, shard_key: Option<&str>) -> Result<(), Failure> {
     let which = shard_key.map_or(String::new(), |key| format!(" for shard \"{key}\""));
     let text = format!("role \"{role}\" has no login{which}");
     Err(Failure::new(SqlState::UNDEFINED_OBJECT, text).hint("shard_logins() lists them."))
-}
-
-pub fn list() -> Vec<ListedLogin> {
-    stored::list()
 }
 
 /// Refuses the mover's user, also if another connection string of the shard determines it. Returns the mover's user.
@@ -92,9 +82,8 @@ pub fn role_of(caller: &Caller) -> Result<(pg_sys::Oid, String), Failure> {
         (Some(role), true) => Ok(role),
         (None, _) => Err(error::no_login(&caller.name())),
         (Some((_, last)), false) => {
-            let mut names: Vec<String> = roles.into_iter().map(|(_, name)| format!("\"{name}\"")).collect();
-            names.push(format!("\"{last}\""));
-            Err(error::several_logins(&caller.name(), &names.join(", ")))
+            let names = roles.iter().map(|(_, name)| name).chain([&last]);
+            Err(error::several_logins(&caller.name(), &quoted(names)))
         }
     }
 }

@@ -10,11 +10,9 @@ use crate::catalog::keyspace::{self, Keyspace};
 use crate::catalog::routing_history;
 use crate::catalog::shard;
 use crate::catalog::table_policy::{self, TableName, TablePolicy};
-use crate::error::{Failure, SqlState};
+use crate::error::{Failure, SqlState, warn};
 use crate::remote::fan_out::ShardRow;
 use crate::remote::quote::{ident, literal};
-use pgrx::pg_sys::panic::ErrorReport;
-use pgrx::prelude::*;
 use std::collections::HashMap;
 use std::time::Duration;
 
@@ -57,12 +55,9 @@ impl MisplacedQuery<'_> {
     pub fn begin(&self) -> Result<Counts, Failure> {
         let (keyspace, policies) = Caller::as_owner(|_| {
             let keyspace = keyspace::find(self.keyspace).map_err(Failure::from)?;
-            Ok::<_, Failure>((keyspace, table_policy::list(self.keyspace)))
+            Ok::<_, Failure>((keyspace, table_policy::require(self.keyspace)?))
         })?;
-        if policies.is_empty() {
-            return Err(no_tables(self.keyspace));
-        }
-        let tables = policies.iter().map(|policy| name_of(&policy.table_name)).collect::<Vec<_>>();
+        let tables = policies.iter().map(|policy| TableName::of(&policy.table_name)).collect::<Vec<_>>();
         let statement = |namespace: &str, seen: &[&Hidden], missing: &[usize]| {
             statement(&policies, namespace, seen, missing)
         };
@@ -103,7 +98,7 @@ impl MisplacedQuery<'_> {
 fn statement(policies: &[TablePolicy], namespace: &str, seen: &[&Hidden], missing: &[usize]) -> String {
     let of_table = |policy: &TablePolicy| {
         let (table, column) = (&policy.table_name, ident(&policy.shard_by));
-        let read = between::name_of(&name_of(table), namespace, seen);
+        let read = between::name_of(&TableName::of(table), namespace, seen);
         format!(
             "SELECT {}::pg_catalog.text AS table_name, r.{column}::pg_catalog.text COLLATE \"C\" AS key, pg_catalog.count(*) AS rows
                FROM {read} AS r GROUP BY 2",
@@ -118,10 +113,6 @@ fn statement(policies: &[TablePolicy], namespace: &str, seen: &[&Hidden], missin
     all.join("\nUNION ALL\n")
 }
 
-fn name_of(table: &str) -> TableName {
-    TableName::parse(table).unwrap_or_else(|| TableName { schema: None, name: table.to_owned() })
-}
-
 /// Warns of missing tables: a table that a shard lacks has no rows there, and does not keep the others from being
 /// counted.
 fn warn_of_missing(running: &RunningQuery, policies: &[TablePolicy]) {
@@ -134,15 +125,11 @@ fn warn_of_missing(running: &RunningQuery, policies: &[TablePolicy]) {
             continue;
         }
         let text = format!("shard \"{shard}\" has no table {}", names.join(", "));
-        ErrorReport::new(PgSqlErrorCode::ERRCODE_WARNING, text, "shardmaster")
-            .set_hint("Create the table there, for example with shard_schema_copy(), or remove it from the keyspace with shard_table_drop().")
-            .report(PgLogLevel::WARNING);
+        warn(
+            text,
+            "Create the table there, for example with shard_schema_copy(), or remove it from the keyspace with shard_table_drop().",
+        );
     }
-}
-
-pub(super) fn no_tables(keyspace: &str) -> Failure {
-    Failure::new(SqlState::NOT_IN_STATE, format!("keyspace \"{keyspace}\" has no tables"))
-        .hint("shard_table_add() adds tables.")
 }
 
 /// Adapts the error of a shard that does not have all of a keyspace's tables, or not like the others: its server knows
@@ -159,7 +146,7 @@ fn lacking(failure: Failure) -> Failure {
 
 /// Whether the table is in a schema of its own, and not in each shard's namespace.
 fn is_in_a_schema(table: &str) -> bool {
-    TableName::parse(table).is_some_and(|table| table.schema.is_some())
+    TableName::of(table).schema.is_some()
 }
 
 fn together() -> HashMap<String, Vec<String>> {

@@ -1,7 +1,7 @@
 //! Queries of all shards at once: the logins, what each shard leaves out, and the rows.
 
 pub mod between;
-mod encoding;
+pub mod encoding;
 mod error;
 pub mod login;
 pub mod misplaced;

@@ -75,8 +75,7 @@ pub fn message(entrance: &Entrance, schemas: &[String], manners: &Manners, versi
 
 /// Checks the shard's answer and returns its encoding.
 pub fn require(entrance: &Entrance, answer: &Rows) -> Result<String, Failure> {
-    let cells: Vec<&str> =
-        answer.rows.iter().flatten().map(|cell| cell.as_deref().unwrap_or_default()).collect();
+    let cells: Vec<&str> = answer.cells().into_iter().map(Option::unwrap_or_default).collect();
     let (shard, username) = (&entrance.shard.shard_key, &entrance.username);
     match cells.as_slice() {
         [user, "f", "", encoding] if user == username => Ok((*encoding).to_owned()),

@@ -9,6 +9,7 @@ use crate::error::Failure;
 use crate::remote::fan_out::ShardRow;
 use crate::remote::quote::{ident, literal};
 use crate::server::sql;
+use crate::words::listed;
 use pgrx::pg_sys;
 use std::collections::BTreeMap;
 use std::ffi::{CStr, CString};
@@ -117,7 +118,7 @@ pub struct PageWords {
 
 /// Returns these texts. One row more than a page is requested, to check that it differs from the last one.
 pub fn words(order: &[Order], after: Option<&[String]>, rows: usize) -> PageWords {
-    let columns = |text: &dyn Fn(&Order) -> String| order.iter().map(text).collect::<Vec<_>>().join(", ");
+    let columns = |text: &dyn Fn(&Order) -> String| listed(order.iter().map(text));
     let plain = |order: &Order| format!("answer.{}", ident(&order.column));
     let mut conditions: Vec<String> =
         order.iter().map(|order| format!("{} IS NOT NULL", plain(order))).collect();
@@ -143,8 +144,7 @@ fn behind(order: &[Order], values: &[String]) -> String {
         order.iter().zip(values).map(|(order, value)| (order, literal(value))).collect();
     let Some((first, _)) = all.first() else { return "true".to_owned() };
     if all.iter().all(|(order, _)| order.is_descending == first.is_descending) {
-        let list =
-            |of: &dyn Fn(&(&Order, String)) -> String| all.iter().map(of).collect::<Vec<_>>().join(", ");
+        let list = |of: &dyn Fn(&(&Order, String)) -> String| listed(all.iter().map(of));
         let (columns, values) = (list(&|(order, _)| order.value()), list(&|(_, value)| value.clone()));
         return format!("ROW({columns}) {} ROW({values})", first.comparison());
     }

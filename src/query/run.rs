@@ -12,11 +12,12 @@ use crate::catalog::database_location;
 use crate::catalog::keyspace;
 use crate::catalog::shard::{self, Shard};
 use crate::catalog::table_policy::{self, TableName};
-use crate::error::Failure;
+use crate::error::{Failure, on_standby, restricted};
 use crate::remote::fan_out::{NextRow, Question, ShardRow};
 use crate::remote::quote::array_literal;
 use crate::remote::result::Rows;
 use crate::server::sql;
+use crate::words::listed;
 use pgrx::pg_sys;
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -113,7 +114,7 @@ impl Query<'_> {
         let texts = running.hide(self, &between)?;
         if self.whole {
             let question = format!("SET row_security = off; {}", database_location::ITSELF);
-            let answers = running.sessions.ask(|_| Some(Question::Own(question.clone())))?;
+            let answers = running.sessions.ask(Question::of_all(&question))?;
             let text = |answer: Option<Rows>| answer.and_then(|rows| rows.scalar().map(str::to_owned));
             running.databases = answers.into_iter().map(text).collect();
         }
@@ -183,10 +184,7 @@ pub fn chosen(names: Option<&[String]>) -> Result<Vec<Shard>, Failure> {
     let mut shards: Vec<Shard> = Vec::new();
     for name in names {
         let shard = shard::by_key(name)?;
-        if !shard.holds_rows() {
-            let (shard, kind) = (shard.shard_key, shard.kind);
-            return Err(shard::TopologyError::NoServer { shard, kind }.into());
-        }
+        shard.require_server()?;
         if !shard.is_active() {
             return Err(error::disabled(&shard.shard_key));
         }
@@ -215,10 +213,10 @@ pub fn require_fit(function: &'static str) -> Result<(), Failure> {
     let (is_standby, is_restricted) =
         unsafe { (pg_sys::RecoveryInProgress(), pg_sys::InSecurityRestrictedOperation()) };
     if is_standby {
-        return Err(error::standby(function));
+        return Err(on_standby(function));
     }
     if is_restricted {
-        return Err(error::restricted(function));
+        return Err(restricted(function));
     }
     if sql::keeps_its_snapshot() {
         return Err(error::keeps_snapshot(function));
@@ -293,8 +291,8 @@ impl RunningQuery {
             let Some(tables) = tables else { continue };
             let read = found.as_ref().and_then(|rows| rows.scalar()).map(str::to_owned);
             if let Some(what) = read.or_else(|| query.says_only().then(|| "ONLY".to_owned())) {
-                let splits: Vec<String> = between::splits(tables).iter().map(i64::to_string).collect();
-                return Err(error::reads_past(&entrance.shard.shard_key, &what, &splits.join(", ")));
+                let splits = listed(between::splits(tables));
+                return Err(error::reads_past(&entrance.shard.shard_key, &what, &splits));
             }
         }
         Ok(())
@@ -303,7 +301,7 @@ impl RunningQuery {
     /// Takes the snapshots: the first query of a transaction takes its snapshot.
     fn take_snapshots(&mut self) -> Result<(), Failure> {
         let begin = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SELECT 1";
-        self.sessions.ask(|_| Some(Question::Own(begin.to_owned()))).map(drop)
+        self.sessions.ask(Question::of_all(begin)).map(drop)
     }
 
     /// Returns what comes next, or None once all shards have answered.
@@ -348,8 +346,7 @@ impl RunningQuery {
         if questions.iter().all(Option::is_none) {
             return Ok(());
         }
-        let answers =
-            self.sessions.ask(|number| questions.get(number).cloned().flatten().map(Question::Own))?;
+        let answers = self.sessions.ask(Question::of_each(&questions))?;
         let lacks = |rows: &Rows| rows.scalar().map(encoding::answer).unwrap_or_default();
         self.letters = answers.iter().map(|rows| rows.as_ref().map(lacks).unwrap_or_default()).collect();
         Ok(())

@@ -93,7 +93,7 @@ impl QuerySessions {
                 Some(opening::message(entrance, &schemas, manners, version))
             })
             .collect();
-        let answers = self.ask(|number| messages.get(number).cloned().flatten().map(Question::Own))?;
+        let answers = self.ask(Question::of_each(&messages))?;
         for (number, (entrance, answer)) in self.shards.iter().zip(&answers).enumerate() {
             let Some(answer) = answer else { continue };
             match opening::require(entrance, answer) {

@@ -2,7 +2,6 @@
 //! pages. So a table of any size takes as long as one of some dozens of megabytes.
 
 use super::login::{self, LoginWay};
-use super::misplaced::no_tables;
 use super::opening::Manners;
 use super::run::chosen;
 use super::sessions::QuerySessions;
@@ -12,6 +11,7 @@ use crate::catalog::keyspace::{self, Keyspace};
 use crate::catalog::routing_history;
 use crate::catalog::table_policy::{self, TableName, TablePolicy};
 use crate::error::Failure;
+use crate::named_enum::named_enum;
 use crate::remote::fan_out::Question;
 use crate::remote::quote::{ident, literal};
 use crate::remote::result::Rows;
@@ -25,27 +25,16 @@ const LEAST_PAGES: f64 = 128.0;
 /// The number of rows of a table, the last written ones, by which its writes are attributed.
 const YOUNGEST: usize = 2000;
 
-/// The order of the keys.
-#[derive(Clone, Copy)]
-pub enum TopOrder {
-    Rows,
-    Bytes,
-    Writes,
+named_enum! {
+    /// The order of the keys.
+    pub enum TopOrder {
+        Rows = "rows",
+        Bytes = "bytes",
+        Writes = "writes",
+    }
 }
 
 impl TopOrder {
-    pub fn parse(text: &str) -> Option<TopOrder> {
-        [TopOrder::Rows, TopOrder::Bytes, TopOrder::Writes].into_iter().find(|by| by.as_str() == text)
-    }
-
-    fn as_str(self) -> &'static str {
-        match self {
-            TopOrder::Rows => "rows",
-            TopOrder::Bytes => "bytes",
-            TopOrder::Writes => "writes",
-        }
-    }
-
     fn of(self, found: &KeyEstimate) -> i64 {
         match self {
             TopOrder::Rows => found.rows,
@@ -119,10 +108,7 @@ impl TopQuery<'_> {
     fn prepare(&self) -> Result<PreparedTop, Failure> {
         Caller::as_owner(|caller| {
             let keyspace = keyspace::find(self.keyspace)?;
-            let policies = table_policy::list(self.keyspace);
-            if policies.is_empty() {
-                return Err(no_tables(self.keyspace));
-            }
+            let policies = table_policy::require(self.keyspace)?;
             let role = login::role_of(caller)?;
             let named = self.shard.map(|shard| [shard.to_owned()]);
             let shards = chosen(named.as_ref().map(|names| names.as_slice()))?;

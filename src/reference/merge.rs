@@ -6,7 +6,7 @@ use super::table::ReferenceTable;
 use crate::agent::error::{Result, SplitError};
 use crate::agent::session;
 use crate::agent::state::queue;
-use crate::error::{Failure, SqlState};
+use crate::error::SqlState;
 use crate::guc;
 use crate::remote::Connection;
 use crate::remote::copy::Bounds;
@@ -200,14 +200,12 @@ impl ReferenceTable {
 }
 
 fn dangling(shard: &str, reference: &Reference, value: &str) -> SplitError {
-    SplitError::Failed(
-        Failure::new(
-            SqlState::parse("23503"),
-            format!(
-                "a row on shard \"{shard}\" refers to one that its origin no longer has: {}",
-                reference.text(value)
-            ),
-        )
-        .hint("Write that row to the origin again, or change what refers to it. Then the shard follows again automatically."),
+    SplitError::failed(
+        SqlState::parse("23503"),
+        format!(
+            "a row on shard \"{shard}\" refers to one that its origin no longer has: {}",
+            reference.text(value)
+        ),
+        "Write that row to the origin again, or change what refers to it. Then the shard follows again automatically.",
     )
 }

@@ -145,29 +145,27 @@ fn follow(set: &ReferenceSet, memory: &mut SetMemory, by: &ReferenceWorker<'_>) 
     if set.tables.is_empty() || !memory.origin.longest.is_due() {
         return Ok(());
     }
-    let SetMemory { origin, copies } = memory;
+    match follow_origin(set, memory, by) {
+        Ok(()) => memory.origin.longest.succeeded(),
+        Err(error) if is_over(set, &error) => return Err(Superseded),
+        Err(error) => origin_failed(set, &mut memory.origin, &mut memory.copies, error),
+    }
+    Ok(())
+}
+
+fn follow_origin(
+    set: &ReferenceSet,
+    SetMemory { origin, copies }: &mut SetMemory,
+    by: &ReferenceWorker<'_>,
+) -> Result<(), SplitError> {
     let began = SystemTime::now();
     let (shard, keyspace) = (&set.origin.shard.shard_key, &set.keyspace);
     wait::report(&format!("following reference tables of keyspace \"{keyspace}\" on shard \"{shard}\""));
-    let pulse = match look_at_origin(set, origin, by) {
-        Ok(pulse) => pulse,
-        Err(error) if is_over(set, &error) => return Err(Superseded),
-        Err(error) => {
-            origin_failed(set, origin, copies, error);
-            return Ok(());
-        }
-    };
+    let pulse = look_at_origin(set, origin, by)?;
     if pulse.is_full {
         copies.values_mut().for_each(|copy| copy.has_all_of = None);
     }
-    let entries = match step_on_each(set, (origin, copies), by, &pulse, began) {
-        Ok(entries) => entries,
-        Err(error) if is_over(set, &error) => return Err(Superseded),
-        Err(error) => {
-            origin_failed(set, origin, copies, error);
-            return Ok(());
-        }
-    };
+    let entries = step_on_each(set, (origin, copies), by, &pulse, began)?;
     for place in &set.copies {
         let Some(copy) = copies.get_mut(&place.shard.shard_key) else { continue };
         if place.shard.status == ShardStatus::Disabled {
@@ -178,16 +176,8 @@ fn follow(set: &ReferenceSet, memory: &mut SetMemory, by: &ReferenceWorker<'_>) 
         }
     }
     if entries || pulse.has_entries {
-        match consume(set, origin, copies, by, &pulse) {
-            Ok(()) => {}
-            Err(error) if is_over(set, &error) => return Err(Superseded),
-            Err(error) => {
-                origin_failed(set, origin, copies, error);
-                return Ok(());
-            }
-        }
+        consume(set, origin, copies, by, &pulse)?;
     }
-    origin.longest.succeeded();
     Ok(())
 }
 

@@ -82,10 +82,7 @@ fn pulse(set: &ReferenceSet, control: &mut Connection) -> Result<Pulse, SplitErr
     let Some([is_full, has_entries, bytes, limit]) =
         answer.and_then(|answer| answer.rows.first()).map(Vec::as_slice)
     else {
-        return Err(SplitError::Retry(format!(
-            "the state of the reference tables on shard \"{}\" to be restored",
-            control.shard()
-        )));
+        return Err(probe::not_restored(control));
     };
     let number = |cell: &Option<String>| cell.as_deref().and_then(|text| text.parse().ok()).unwrap_or(0);
     Ok(Pulse {

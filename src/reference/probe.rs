@@ -1,5 +1,6 @@
 //! The structure of reference tables on a shard now.
 
+use crate::agent::error::SplitError;
 use crate::agent::{self, catalogs, reference};
 use crate::catalog::reference::{Member, ReferenceSet};
 use crate::catalog::shard::Shard;
@@ -62,6 +63,12 @@ impl SeenSet {
         };
         self.installed == Some(of_end)
     }
+}
+
+/// The error for a shard without the row of its set.
+pub fn not_restored(connection: &Connection) -> SplitError {
+    let shard = connection.shard();
+    SplitError::Retry(format!("the state of the reference tables on shard \"{shard}\" to be restored"))
 }
 
 /// Returns the tables of a set by their names on a shard: schemas and names.

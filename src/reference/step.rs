@@ -196,10 +196,7 @@ fn read_moment(reader: &Connection, answer: &[Vec<Option<String>>]) -> Result<Mo
     let Some([Some(snapshot), Some(server), Some(steps), ahead, whole, complete, open]) =
         answer.first().map(Vec::as_slice)
     else {
-        return Err(SplitError::Retry(format!(
-            "the state of the reference tables on shard \"{}\" to be restored",
-            reader.shard()
-        )));
+        return Err(probe::not_restored(reader));
     };
     let is = |cell: &Option<String>| cell.as_deref() == Some("t");
     Ok(Moment {

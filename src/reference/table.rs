@@ -5,7 +5,7 @@ use crate::agent::shape::{Column, TableShape};
 use crate::agent::{catalogs, observe, untrusted_code};
 use crate::catalog::reference::{Member, ReferencePlace, ReferenceSet};
 use crate::catalog::shard::Shard;
-use crate::error::{Failure, SqlState};
+use crate::error::SqlState;
 use crate::reference::probe::{names, qualified};
 use crate::remote::quote::{ident, text_array};
 use crate::remote::{Connection, RemoteError};
@@ -43,9 +43,7 @@ pub struct ReferenceTable {
 }
 
 fn refuse(shard: &str, table: &str, what: impl std::fmt::Display, hint: &str) -> SplitError {
-    SplitError::Failed(
-        Failure::new(SqlState::NOT_IN_STATE, format!("table {table} on shard \"{shard}\" {what}")).hint(hint),
-    )
+    SplitError::failed(SqlState::NOT_IN_STATE, format!("table {table} on shard \"{shard}\" {what}"), hint)
 }
 
 /// Reads tables on one shard, before any query over them that could run code of others.
@@ -202,11 +200,12 @@ fn leads_out(reference: &Reference, set: &ReferenceSet, shard: &Shard) -> bool {
 
 fn refuse_reference(shard: &str, reference: &Reference) -> SplitError {
     let Reference { name, from, to, .. } = reference;
-    SplitError::Failed(
-        Failure::new(
-            SqlState::UNSUPPORTED,
-            format!("table {from} on shard \"{shard}\" has foreign key {} to {to}, which is not a reference table of the same origin", ident(name)),
-        )
-        .hint("Add that table as a reference table of the same origin, or drop the foreign key there. Then the shard follows again automatically."),
+    SplitError::failed(
+        SqlState::UNSUPPORTED,
+        format!(
+            "table {from} on shard \"{shard}\" has foreign key {} to {to}, which is not a reference table of the same origin",
+            ident(name)
+        ),
+        "Add that table as a reference table of the same origin, or drop the foreign key there. Then the shard follows again automatically.",
     )
 }

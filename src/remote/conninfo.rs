@@ -115,7 +115,7 @@ impl Conninfo {
     /// Returns it as keyword=value pairs.
     pub fn text(&self) -> String {
         let given = self.0.iter().filter(|(_, value)| !value.is_empty());
-        given.map(|(keyword, value)| format!("{keyword}={}", quote(value))).collect::<Vec<_>>().join(" ")
+        pairs_text(given)
     }
 
     /// Returns the pairs without those of these keywords.
@@ -146,8 +146,12 @@ impl Conninfo {
             !value.is_empty()
                 && (FOR_CLIENTS.contains(&keyword.as_str()) || (service_only && keyword == "service"))
         });
-        kept.map(|(keyword, value)| format!("{keyword}={}", quote(value))).collect::<Vec<_>>().join(" ")
+        pairs_text(kept)
     }
+}
+
+fn pairs_text<'a>(pairs: impl Iterator<Item = &'a (String, String)>) -> String {
+    pairs.map(|(keyword, value)| format!("{keyword}={}", quote(value))).collect::<Vec<_>>().join(" ")
 }
 
 /// Returns the user of a connection string that names none, from the environment or the server's account.

@@ -49,9 +49,21 @@ impl Bounds {
         let each = self.row.saturating_mul(2).saturating_add(BESIDE);
         received.is_too_much(began, each.saturating_mul(rows))
     }
-}
 
-impl Bounds {
+    /// Returns the number of bytes with this row.
+    pub(super) fn admit(self, source: &mut Connection, row: &[u8], before: u64) -> Result<u64, RemoteError> {
+        let length = u64::try_from(row.len()).unwrap_or(u64::MAX);
+        let bytes = before.saturating_add(length);
+        if length > self.row {
+            return Err(RemoteError::row_too_long(source.shard(), self.row));
+        }
+        source.rows.has_come(length);
+        match self.bytes.filter(|limit| bytes > *limit) {
+            Some(limit) => Err(RemoteError::too_large(source.shard(), limit)),
+            None => Ok(bytes),
+        }
+    }
+
     /// Returns the limits of an unlimited copy. A server that sorts or waits for its disk sends nothing for long; the
     /// system notices a lost connection earlier.
     pub fn unlimited() -> Bounds {
@@ -81,15 +93,7 @@ impl CopyPiece<'_> {
         row: &[u8],
         before: u64,
     ) -> Result<u64, RemoteError> {
-        let length = u64::try_from(row.len()).unwrap_or(u64::MAX);
-        let bytes = before.saturating_add(length);
-        if length > self.bounds.row {
-            return Err(RemoteError::row_too_long(source.shard(), self.bounds.row));
-        }
-        source.rows.has_come(length);
-        if let Some(limit) = self.bounds.bytes.filter(|limit| bytes > *limit) {
-            return Err(RemoteError::too_large(source.shard(), limit));
-        }
+        let bytes = self.bounds.admit(source, row, before)?;
         if let Some(look) = self.look.as_mut() {
             look(row)?;
         }

@@ -93,6 +93,14 @@ impl RemoteError {
         }
     }
 
+    fn state(self, sqlstate: SqlState) -> RemoteError {
+        RemoteError { sqlstate: Some(sqlstate), ..self }
+    }
+
+    fn hint(self, hint: impl Into<String>) -> RemoteError {
+        RemoteError { hint: Some(hint.into()), ..self }
+    }
+
     pub fn no_answer(shard: &str, within: Duration) -> RemoteError {
         if within.is_zero() {
             // A caller without any time left has not waited for it.
@@ -100,19 +108,18 @@ impl RemoteError {
         }
         let message = format!("no answer within {} s", within.as_secs_f64());
         let hint = "The server accepted the connection. Its pg_stat_activity shows what the session waits for. Or raise shardmaster.remote_timeout.";
-        RemoteError { hint: Some(hint.to_owned()), ..RemoteError::connection(shard, message) }
+        RemoteError::connection(shard, message).hint(hint)
     }
 
     /// Returns the error of an answer that did not come within the time that a caller has set.
     pub fn no_answer_to_caller(shard: &str, within: Duration) -> RemoteError {
         let hint = "Its pg_stat_activity shows whether a session is there and what it waits for. Or wait longer, for example timeout => '1 h'.";
-        RemoteError { hint: Some(hint.to_owned()), ..RemoteError::no_answer(shard, within) }
+        RemoteError::no_answer(shard, within).hint(hint)
     }
 
     /// Returns the error if no session can be opened without a credential, which may be added later.
     pub fn no_credential(shard: &str, message: &str, hint: &str) -> RemoteError {
-        let hint = Some(hint.to_owned());
-        RemoteError { sqlstate: Some(NO_CREDENTIAL), hint, ..RemoteError::connection(shard, message) }
+        RemoteError::connection(shard, message).state(NO_CREDENTIAL).hint(hint)
     }
 
     /// Adapts the error of a session that began with a credential of the keychain: it may be set anew at any moment,
@@ -151,52 +158,41 @@ impl RemoteError {
 
     /// Returns the error of rows that are not what was sent: trying again would not help.
     pub fn of_data(shard: &str, message: String) -> RemoteError {
-        let hint = "Something on the target removes rows. Check its triggers and rules.".to_owned();
-        let sqlstate = Some(SqlState::NOT_IN_STATE);
-        RemoteError { sqlstate, hint: Some(hint), ..RemoteError::connection(shard, message) }
+        let hint = "Something on the target removes rows. Check its triggers and rules.";
+        RemoteError::connection(shard, message).state(SqlState::NOT_IN_STATE).hint(hint)
     }
 
     /// Returns the error of rows that the source should not have sent.
     pub fn out_of_scope(shard: &str, message: String, detail: String, hint: String) -> RemoteError {
-        let sqlstate = Some(SqlState::parse("SM006"));
-        let message = clean::message(&message);
-        RemoteError {
-            sqlstate,
-            detail: Some(detail),
-            hint: Some(hint),
-            ..RemoteError::connection(shard, message)
-        }
+        let error = RemoteError::connection(shard, clean::message(&message));
+        RemoteError { detail: Some(detail), ..error.state(SqlState::parse("SM006")).hint(hint) }
     }
 
     /// Returns the error of a number that no honest shard reports.
     pub fn no_number(shard: &str, what: &str, text: &str) -> RemoteError {
         let message = clean::message(&format!("{what} cannot be {text}"));
-        let hint = "No split has written that number. Find out who has changed the tables of schema shardmaster_agent there, or what that server is, before anything else.".to_owned();
-        let sqlstate = Some(SqlState::NOT_IN_STATE);
-        RemoteError { sqlstate, hint: Some(hint), ..RemoteError::connection(shard, message) }
+        let hint = "No split has written that number. Find out who has changed the tables of schema shardmaster_agent there, or what that server is, before anything else.";
+        RemoteError::connection(shard, message).state(SqlState::NOT_IN_STATE).hint(hint)
     }
 
     /// Returns the error of an answer in a form that does not fit the question: asking again would not help.
     pub fn unreadable(shard: &str, error: impl std::fmt::Display) -> RemoteError {
         let message = clean::message(&format!("unexpected answer: {error}"));
-        let hint = "This is not how a PostgreSQL server answers. Find out what the shard's connection string leads to.".to_owned();
-        let sqlstate = Some(SqlState::NOT_IN_STATE);
-        RemoteError { sqlstate, hint: Some(hint), ..RemoteError::connection(shard, message) }
+        let hint = "This is not how a PostgreSQL server answers. Find out what the shard's connection string leads to.";
+        RemoteError::connection(shard, message).state(SqlState::NOT_IN_STATE).hint(hint)
     }
 
     /// Returns the error of more bytes than a copy may copy at once.
     pub fn too_large(shard: &str, limit: u64) -> RemoteError {
         let message = format!("more than {} MB of changed rows", limit >> 20);
-        let sqlstate = Some(SqlState::parse("54000"));
-        RemoteError { sqlstate, ..RemoteError::connection(shard, message) }
+        RemoteError::connection(shard, message).state(SqlState::parse("54000"))
     }
 
     /// Returns the error of a row that is longer than permitted.
     pub fn row_too_long(shard: &str, limit: u64) -> RemoteError {
         let message = format!("a row of more than {} MB", limit >> 20);
-        let hint = "Raise shardmaster.max_row_size, of which a worker needs twice as much memory. Or make the row shorter. Then resume the split with the call that it stopped in.".to_owned();
-        let sqlstate = Some(SqlState::ROW_TOO_LONG);
-        RemoteError { sqlstate, hint: Some(hint), ..RemoteError::connection(shard, message) }
+        let hint = "Raise shardmaster.max_row_size, of which a worker needs twice as much memory. Or make the row shorter. Then resume the split with the call that it stopped in.";
+        RemoteError::connection(shard, message).state(SqlState::ROW_TOO_LONG).hint(hint)
     }
 
     /// Adds the table of a row that was too long, or had a value that the other server does not accept.
@@ -211,26 +207,21 @@ impl RemoteError {
     /// Returns the error of an answer that is longer than that to any question of this library.
     pub fn flooded(shard: &str, limit: u64) -> RemoteError {
         let message = format!("an answer of more than {} MB", limit >> 20);
-        let hint = "No answer that a split needs is as long. Find out who has changed the tables of schema shardmaster_agent there.".to_owned();
-        let sqlstate = Some(SqlState::parse("54000"));
-        RemoteError { sqlstate, hint: Some(hint), ..RemoteError::connection(shard, message) }
+        let hint = "No answer that a split needs is as long. Find out who has changed the tables of schema shardmaster_agent there.";
+        RemoteError::connection(shard, message).state(SqlState::parse("54000")).hint(hint)
     }
 
     /// Returns the error of a notification, which no session asks for.
     pub fn notified(shard: &str) -> RemoteError {
-        let hint = "No session of a split listens. Something that runs with the mover's rights does, or a pooler has shared its session.".to_owned();
-        let sqlstate = Some(SqlState::NOT_IN_STATE);
-        let message = "an unexpected notification".to_owned();
-        RemoteError { sqlstate, hint: Some(hint), ..RemoteError::connection(shard, message) }
+        let hint = "No session of a split listens. Something that runs with the mover's rights does, or a pooler has shared its session.";
+        RemoteError::connection(shard, "an unexpected notification").state(SqlState::NOT_IN_STATE).hint(hint)
     }
 
     /// Returns the error of something other than an answer to an empty query.
     pub fn wrong_sign(shard: &str, limit: usize) -> RemoteError {
         let message = format!("an invalid answer to an empty query, or one longer than {} kB", limit >> 10);
-        let hint = "A PostgreSQL server returns nothing for an empty query. Find out what answers in the server's place."
-            .to_owned();
-        let sqlstate = Some(SqlState::parse("54000"));
-        RemoteError { sqlstate, hint: Some(hint), ..RemoteError::connection(shard, message) }
+        let hint = "A PostgreSQL server returns nothing for an empty query. Find out what answers in the server's place.";
+        RemoteError::connection(shard, message).state(SqlState::parse("54000")).hint(hint)
     }
 
     pub fn is(&self, code: &str) -> bool {

@@ -50,6 +50,18 @@ pub enum Question {
     Single(String),
 }
 
+impl Question {
+    /// Asks all the same.
+    pub fn of_all(text: &str) -> impl Fn(usize) -> Option<Question> {
+        move |_| Some(Question::Own(text.to_owned()))
+    }
+
+    /// Asks each its own question, if it has one.
+    pub fn of_each(texts: &[Option<String>]) -> impl Fn(usize) -> Option<Question> {
+        move |number| texts.get(number).cloned().flatten().map(Question::Own)
+    }
+}
+
 /// The next result of all streams.
 pub enum NextRow {
     Row(ShardRow),

@@ -45,16 +45,8 @@ struct KeptRows {
 
 impl KeptRows {
     fn add(&mut self, source: &mut Connection, row: &[u8]) -> Result<(), RemoteError> {
-        let length = u64::try_from(row.len()).unwrap_or(u64::MAX);
-        if length > self.bounds.row {
-            return Err(RemoteError::row_too_long(source.shard(), self.bounds.row));
-        }
-        source.rows.has_come(length);
+        self.bounds.admit(source, row, u64::try_from(self.bytes).unwrap_or(u64::MAX))?;
         self.bytes = self.bytes.saturating_add(row.len());
-        let bytes = u64::try_from(self.bytes).unwrap_or(u64::MAX);
-        if let Some(limit) = self.bounds.bytes.filter(|limit| bytes > *limit) {
-            return Err(RemoteError::too_large(source.shard(), limit));
-        }
         if self.bytes > self.most {
             self.all.clear();
         } else if let Some(last) = self.all.last_mut() {

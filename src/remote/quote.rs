@@ -1,5 +1,7 @@
 //! Quoting for statements that a shard runs.
 
+use crate::words::listed;
+
 /// Returns an identifier, always quoted.
 pub fn ident(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
@@ -32,7 +34,7 @@ pub fn literal(text: &str) -> String {
 
 /// Returns identifiers, each with a prefix, separated by commas.
 pub fn idents(prefix: &str, names: &[String]) -> String {
-    names.iter().map(|n| format!("{prefix}{}", ident(n))).collect::<Vec<_>>().join(", ")
+    listed(names.iter().map(|name| format!("{prefix}{}", ident(name))))
 }
 
 /// Returns a literal of an array of texts.

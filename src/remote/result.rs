@@ -41,6 +41,11 @@ impl Rows {
     pub fn column(self) -> impl Iterator<Item = String> {
         self.rows.into_iter().filter_map(|row| row.into_iter().next().flatten())
     }
+
+    /// Returns the cells of all rows, one row after the other.
+    pub fn cells(&self) -> Vec<Option<&str>> {
+        self.rows.iter().flatten().map(Option::as_deref).collect()
+    }
 }
 
 /// The kind of a result.

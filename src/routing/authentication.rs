@@ -2,23 +2,14 @@
 
 use crate::catalog::endpoint::Endpoint;
 use crate::catalog::keychain;
-use crate::catalog::shard::{POSTGRES, TopologyError};
-use crate::error::{Failure, SqlState};
+use crate::catalog::shard::POSTGRES;
+use crate::error::{Failure, invalid};
 use crate::keychain::kind::{self, CredentialKind, SecretForm, TokenSource};
 use crate::remote::conninfo::Conninfo;
 
-pub fn unknown(alias: &str) -> Failure {
-    Failure::new(SqlState::UNDEFINED_OBJECT, format!("credential \"{alias}\" does not exist"))
-        .hint("shard_credentials() lists them. shard_credential_set() adds one.")
-}
-
-pub fn invalid(argument: &'static str, problem: String) -> Failure {
-    TopologyError::Invalid { argument, problem }.into()
-}
-
 /// Returns the kind of a credential, which does not change before the transaction ends.
 pub fn kind_of(alias: &str) -> Result<&'static CredentialKind, Failure> {
-    keychain::lock_kind(alias).and_then(|name| kind::by_name(&name)).ok_or_else(|| unknown(alias))
+    keychain::lock_kind(alias).and_then(|name| kind::by_name(&name)).ok_or_else(|| keychain::unknown(alias))
 }
 
 /// Refuses an endpoint by which no session could be opened, or which would show a secret to a listener. For shards
@@ -48,10 +39,10 @@ pub fn require(shard_kind: &str, endpoint: &Endpoint) -> Result<(), Failure> {
     }
     match (&endpoint.conninfo, kind.way) {
         (_, SecretForm::Libpq) => Ok(()),
-        (None, _) => {
-            let problem = "a shard of this database is reached with the role shardmaster.local_user";
-            Err(invalid("auth_kind", problem.to_owned()))
-        }
+        (None, _) => Err(invalid(
+            "auth_kind",
+            "a shard of this database is reached with the role shardmaster.local_user",
+        )),
         (Some(conninfo), way) => require_way(way, &Conninfo::parse(conninfo)?),
     }
 }
@@ -59,7 +50,7 @@ pub fn require(shard_kind: &str, endpoint: &Endpoint) -> Result<(), Failure> {
 fn require_way(way: SecretForm, conninfo: &Conninfo) -> Result<(), Failure> {
     if way == SecretForm::Token(TokenSource::Aws) && !is_one_host(conninfo) {
         let problem = "a token of kind \"aws_iam\" is signed for one host by its name";
-        return Err(invalid("conninfo", problem.to_owned()).hint(
+        return Err(invalid("conninfo", problem).hint(
             "Name the instance's or the cluster's own endpoint as host, and no other. Its address may be in hostaddr.",
         ));
     }
@@ -83,7 +74,7 @@ fn require_way(way: SecretForm, conninfo: &Conninfo) -> Result<(), Failure> {
         SecretForm::Token(_) if conninfo.get("user").is_none() => "a token belongs to a user: name it",
         _ => return Ok(()),
     };
-    Err(invalid("conninfo", problem.to_owned()))
+    Err(invalid("conninfo", problem))
 }
 
 /// Whether it is one host: neither several nor an address alone, nor what a service or the environment has.

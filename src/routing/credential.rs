@@ -1,18 +1,17 @@
 //! Adding, changing and removing credentials of shards.
 
-use super::authentication::{invalid, unknown};
 use super::endpoint;
 use crate::catalog::caller::Caller;
 use crate::catalog::keychain::{self as stored, StoredCredential};
 use crate::catalog::{endpoint as place, name, shard};
-use crate::error::{Failure, SqlState};
+use crate::error::{Failure, SqlState, invalid};
 use crate::keychain::kind::{self, CredentialKind};
 use crate::keychain::secret::Secret;
 use crate::keychain::{encrypt, error, master_key};
+use crate::words::{listed, quoted};
 
 fn in_use(alias: &str, shards: &[String], why: &str) -> Failure {
-    let names: Vec<String> = shards.iter().map(|shard| format!("\"{shard}\"")).collect();
-    let text = format!("credential \"{alias}\" is in use by shard {}", names.join(", "));
+    let text = format!("credential \"{alias}\" is in use by shard {}", quoted(shards));
     Failure::new(SqlState::IN_USE, text).hint(why)
 }
 
@@ -91,16 +90,16 @@ fn require_right(kind: &CredentialKind, secret: &Secret, caller: &Caller) -> Res
 }
 
 fn kind_with_secret(name: &str) -> Result<&'static CredentialKind, Failure> {
-    let names: Vec<&str> =
-        kind::KINDS.iter().filter(|kind| kind.has_secret()).map(|kind| kind.name).collect();
-    kind::by_name(name)
-        .filter(|kind| kind.has_secret())
-        .ok_or_else(|| invalid("auth_kind", format!("\"{name}\" is not one of {}", names.join(", "))))
+    let kinds = || kind::KINDS.iter().filter(|kind| kind.has_secret());
+    kinds().find(|kind| kind.name == name).ok_or_else(|| {
+        let names = listed(kinds().map(|kind| kind.name));
+        invalid("auth_kind", format!("\"{name}\" is not one of {names}"))
+    })
 }
 
 pub fn drop(alias: &str) -> Result<(), Failure> {
     stored::begin_change();
-    stored::lock(alias).ok_or_else(|| unknown(alias))?;
+    stored::lock(alias).ok_or_else(|| stored::unknown(alias))?;
     let shards = stored::shards_with(alias);
     if !shards.is_empty() {
         return Err(in_use(alias, &shards, "Give the shard another one with shard_set_endpoint()."));
@@ -117,9 +116,9 @@ pub fn drop(alias: &str) -> Result<(), Failure> {
 /// Keeps a credential from being dropped. A role that may not see credentials learns that it exists.
 pub fn hold(alias: &str, held_for: &str, caller: &Caller) -> Result<(), Failure> {
     if held_for.is_empty() {
-        return Err(invalid("held_for", "it is empty".to_owned()));
+        return Err(invalid("held_for", "it is empty"));
     }
-    stored::lock_kind(alias).ok_or_else(|| unknown(alias))?;
+    stored::lock_kind(alias).ok_or_else(|| stored::unknown(alias))?;
     stored::hold(alias, held_for, caller);
     Ok(())
 }
@@ -153,11 +152,11 @@ pub fn rotate() -> Result<i64, Failure> {
 }
 
 fn cannot_be_opened(damaged: &[(String, Failure)]) -> Failure {
-    let aliases: Vec<String> = damaged.iter().map(|(alias, _)| format!("\"{alias}\"")).collect();
+    let aliases = quoted(damaged.iter().map(|(alias, _)| alias));
     let reasons: Vec<String> = damaged.iter().map(|(_, error)| error.to_string()).collect();
     let is_changed = damaged.iter().any(|(_, error)| error.sqlstate == error::CHANGED);
     let state = if is_changed { error::CHANGED } else { SqlState::NOT_IN_STATE };
-    let text = format!("credentials that cannot be decrypted: {}", aliases.join(", "));
+    let text = format!("credentials that cannot be decrypted: {aliases}");
     Failure::new(state, text).detail(reasons.join("\n")).hint(
         "For each, call shard_credential_set() or shard_credential_drop(), or add the master key that is missing. Then call shard_keychain_rotate() again. Nothing was encrypted again, so that the old master keys are still needed.",
     )

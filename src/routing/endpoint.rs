@@ -1,6 +1,6 @@
 //! The endpoint of a shard, when it is added and later on.
 
-use super::authentication::{self, invalid};
+use super::authentication;
 use crate::catalog::caller::Caller;
 use crate::catalog::database_location;
 use crate::catalog::database_location::Sameness;
@@ -13,12 +13,10 @@ use crate::catalog::misplaced_run;
 use crate::catalog::name;
 use crate::catalog::reference;
 use crate::catalog::shard::{self, POSTGRES, Shard, TopologyError};
-use crate::error::Failure;
+use crate::error::{Failure, invalid, warn};
 use crate::remote::conninfo::Conninfo;
 use crate::remote::quote::literal;
 use crate::server::wake;
-use pgrx::pg_sys::panic::ErrorReport;
-use pgrx::prelude::*;
 
 /// The kind of an endpoint that names no other.
 const LIBPQ: &str = "libpq";
@@ -153,13 +151,14 @@ fn not_known(shard: &Shard, keyspace: &str) {
         "shard \"{}\" may have another guard of keyspace \"{keyspace}\" there, or none",
         shard.shard_key
     );
-    ErrorReport::new(PgSqlErrorCode::ERRCODE_WARNING, text, "shardmaster")
-        .set_hint(format!(
+    warn(
+        text,
+        format!(
             "CALL shard_guard_install({}, {}) lists there what is routed to it. Until then keys that are not on the list there are refused.",
             literal(&shard.shard_key),
             literal(keyspace)
-        ))
-        .report(PgLogLevel::WARNING);
+        ),
+    );
 }
 
 /// Requires that rows are neither copied to the shard nor from it, and that nothing is prepared there.
@@ -201,7 +200,7 @@ pub fn require_valid(kind: &str, endpoint: &Endpoint) -> Result<(), Failure> {
         Conninfo::parse_without_secret(text)?;
     }
     if kind == POSTGRES && endpoint.uri.is_some() {
-        return Err(invalid("uri", "a shard of kind \"postgres\" needs a connection string".to_owned()));
+        return Err(invalid("uri", "a shard of kind \"postgres\" needs a connection string"));
     }
     let alias = &endpoint.credential_alias;
     let problems = [
@@ -234,7 +233,7 @@ pub fn split_list(list: &str) -> Result<Vec<String>, Failure> {
         part.push(character);
     }
     if is_quoted {
-        return Err(invalid("list", "a quote is not closed".to_owned()));
+        return Err(invalid("list", "a quote is not closed"));
     }
     parts.push(part);
     Ok(parts)

@@ -6,11 +6,8 @@ use crate::keys::interval::Empty;
 use crate::keys::key_type::{KeyType, Unsupported};
 use crate::keys::strategy::Strategy;
 use serde_json::json;
-use std::fmt::Display;
 
-pub fn invalid(argument: &str, problem: impl Display) -> Failure {
-    Failure::new(SqlState::INVALID_VALUE, format!("invalid value for \"{argument}\": {problem}"))
-}
+pub use crate::error::invalid;
 
 pub fn unknown_keyspace(keyspace: &str) -> Failure {
     Failure::new(SqlState::UNDEFINED_OBJECT, format!("keyspace \"{keyspace}\" does not exist"))
@@ -76,7 +73,7 @@ pub fn unsupported_key_type(name: &str) -> Failure {
 }
 
 pub fn other_key_type(keyspace: &str, is: KeyType, wanted: KeyType) -> Failure {
-    let (is, wanted) = (is.name(), wanted.name());
+    let (is, wanted) = (is.as_str(), wanted.as_str());
     let message = format!("keys of keyspace \"{keyspace}\" are of type {is}, not {wanted}");
     Failure::new(SqlState::INVALID_VALUE, message)
         .hint("Tables with keys of another type need a keyspace of their own.")
@@ -85,7 +82,7 @@ pub fn other_key_type(keyspace: &str, is: KeyType, wanted: KeyType) -> Failure {
 pub fn key_not_canonical(keyspace: &str, key: &str, key_type: KeyType, canonical: &str) -> Failure {
     let message = format!(
         "key \"{key}\" is assigned in keyspace \"{keyspace}\", but as {} it is \"{canonical}\"",
-        key_type.name()
+        key_type.as_str()
     );
     Failure::new(SqlState::NOT_IN_STATE, message)
         .hint("Remove it with shard_unassign(), then assign it again.")

@@ -3,20 +3,19 @@
 use super::error;
 use crate::catalog::shard::{self, ShardStatus};
 use crate::error::Failure;
+use crate::named_enum::named_enum;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Intent {
-    Read,
-    Write,
+named_enum! {
+    pub enum Intent {
+        Read = "read",
+        Write = "write",
+    }
 }
 
 impl Intent {
     pub fn parse(text: &str) -> Result<Intent, Failure> {
-        match text {
-            "read" => Ok(Intent::Read),
-            "write" => Ok(Intent::Write),
-            other => Err(error::invalid("intent", format!("\"{other}\" is not one of \"read\", \"write\""))),
-        }
+        Intent::from_name(text)
+            .ok_or_else(|| error::invalid("intent", format!("\"{text}\" is not one of {}", Intent::names())))
     }
 }
 

@@ -10,14 +10,12 @@ use crate::catalog::guard_record::GuardRecord;
 use crate::catalog::keyspace::LockedKeyspace;
 use crate::catalog::shard::{self, Shard};
 use crate::catalog::{routing, split};
-use crate::error::{Failure, SqlState};
+use crate::error::{Failure, SqlState, warn};
 use crate::guc;
 use crate::keys::interval::Interval;
 use crate::remote::quote::literal;
 use crate::server::wait;
-use pgrx::pg_sys::panic::ErrorReport;
-use pgrx::prelude::*;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 /// The limit for each shard, during which no other session routes in the keyspace, and a cutover waits. It is longer
@@ -35,15 +33,11 @@ pub fn admit(
     if guarded.is_empty() {
         return Ok(());
     }
-    let mut by_shard: BTreeMap<&str, Vec<String>> = BTreeMap::new();
-    for (name, shard) in names.iter().zip(shards) {
-        by_shard.entry(shard).or_default().push(name.clone());
-    }
     let before = match keyspace.strategy.order() {
         Some(_) => routing::current(&keyspace.name, old),
         None => HashMap::new(),
     };
-    for (shard_key, names) in by_shard {
+    for (shard_key, names) in routing::by_shard(names, shards) {
         let shard = shard::by_key(shard_key)?;
         let names = gained(keyspace, &before, shard_key, names);
         if let Some(guard) =
@@ -83,9 +77,7 @@ fn lost(guard: &GuardRecord) {
     if guard_record::is_gone(guard) {
         let text =
             format!("shard \"{}\" no longer has a guard of keyspace \"{}\"", guard.shard_key, guard.keyspace);
-        ErrorReport::new(PgSqlErrorCode::ERRCODE_WARNING, text, "shardmaster")
-            .set_hint("shard_guard_install() creates it again.")
-            .report(PgLogLevel::WARNING);
+        warn(text, "shard_guard_install() creates it again.");
     }
 }
 
@@ -156,7 +148,5 @@ pub fn is_left(shard: &str, keyspace: &str) {
     let text = format!(
         "shard \"{shard}\" may still refuse keys, because a guard of keyspace \"{keyspace}\" was removed by force"
     );
-    ErrorReport::new(PgSqlErrorCode::ERRCODE_WARNING, text, "shardmaster")
-        .set_hint("Before its tables are used again, shard_cleanup() of it as a shard removes the guard.")
-        .report(PgLogLevel::WARNING);
+    warn(text, "Before its tables are used again, shard_cleanup() of it as a shard removes the guard.");
 }

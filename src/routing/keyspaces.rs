@@ -16,11 +16,11 @@ use crate::catalog::routing;
 use crate::catalog::shard;
 use crate::catalog::split;
 use crate::catalog::table_policy::{self, ListedTable, Policy, ShardByColumn, TableName};
-use crate::error::{Failure, SqlState, required};
+use crate::error::{Failure, SqlState, notice, required};
 use crate::keys::key_type::KeyType;
 use crate::keys::strategy::{MissingArgument, Strategy, StrategyKind};
 use crate::server::wake;
-use pgrx::pg_sys::panic::ErrorReport;
+use crate::words::listed;
 use pgrx::prelude::*;
 use std::num::NonZeroU32;
 
@@ -71,9 +71,8 @@ struct Layout {
 
 fn plan(strategy: &str, key_type: KeyType, rest: StrategyArguments) -> Result<Layout, Failure> {
     let Some(kind) = StrategyKind::from_name(strategy) else {
-        let names = StrategyKind::ALL.map(StrategyKind::name).into_iter().chain([lookup::STRATEGY]);
-        let names: Vec<String> = names.map(|name| format!("\"{name}\"")).collect();
-        let problem = format!("\"{strategy}\" is not one of {}", names.join(", "));
+        let problem =
+            format!("\"{strategy}\" is not one of {}, \"{}\"", StrategyKind::names(), lookup::STRATEGY);
         return Err(error::invalid("strategy", problem));
     };
     match kind.with(key_type.ordered(), None) {
@@ -95,7 +94,7 @@ fn plan(strategy: &str, key_type: KeyType, rest: StrategyArguments) -> Result<La
 }
 
 fn no_order(key_type: KeyType) -> Failure {
-    let problem = format!("keys of a hash or range keyspace cannot be of type {}", key_type.name());
+    let problem = format!("keys of a hash or range keyspace cannot be of type {}", key_type.as_str());
     error::invalid("key_type", problem)
 }
 
@@ -286,10 +285,8 @@ fn check_not_planned(keyspace: &Keyspace) -> Result<(), Failure> {
 }
 
 fn parse_policy(text: &str) -> Result<Policy, Failure> {
-    Policy::parse(text).ok_or_else(|| {
-        let names = Policy::ALL.map(|policy| format!("\"{}\"", policy.as_str())).join(", ");
-        error::invalid("policy", format!("\"{text}\" is not one of {names}"))
-    })
+    Policy::from_name(text)
+        .ok_or_else(|| error::invalid("policy", format!("\"{text}\" is not one of {}", Policy::names())))
 }
 
 fn shard_by(new: &NewTable<'_>) -> Result<String, Failure> {
@@ -314,11 +311,7 @@ fn check_origin(new: &NewTable<'_>, policy: Policy) -> Result<(), Failure> {
     match (policy, &new.origin) {
         (Policy::Reference, Some(origin)) => {
             let shard = shard::by_key(origin)?;
-            if shard.holds_rows() {
-                return Ok(());
-            }
-            let (shard, kind) = (shard.shard_key, shard.kind);
-            Err(shard::TopologyError::NoServer { shard, kind }.into())
+            Ok(shard.require_server()?)
         }
         (Policy::Reference, None) => {
             Err(error::invalid("origin", "the origin is needed: the shard whose rows the others copy"))
@@ -369,9 +362,9 @@ fn settle_key_type(
         Some(is) if given.is_none() && is.is_text() => {
             let message = format!(
                 "the shard-by column is of type {}, but keys of keyspace \"{}\" are of type {}",
-                wanted.name(),
+                wanted.as_str(),
                 keyspace.name,
-                is.name()
+                is.as_str()
             );
             ereport!(PgLogLevel::WARNING, PgSqlErrorCode::ERRCODE_WARNING, message);
             Ok(())
@@ -381,15 +374,10 @@ fn settle_key_type(
 }
 
 fn notice_unknown_type() {
-    ErrorReport::new(
-        PgSqlErrorCode::ERRCODE_SUCCESSFUL_COMPLETION,
+    notice(
         "the table is not in this database: keys are taken as text",
-        "shardmaster",
-    )
-    .set_hint(
         "If the shard-by column is not text, pass its type as key_type, for example key_type => 'bigint'.",
-    )
-    .report(PgLogLevel::NOTICE);
+    );
 }
 
 /// Requires that keys which were assigned as text are in the canonical form of the type.
@@ -429,10 +417,9 @@ pub fn table_drop(table: &str, keyspace: &str) -> Result<(), Failure> {
     let keyspace = keyspace::lock(keyspace)?;
     let table = parse_table(table)?;
     leave_plans(&keyspace, &table)?;
-    let splits: Vec<String> =
-        redirect::splits_of_table(&keyspace.name, &table.quoted()).iter().map(i64::to_string).collect();
+    let splits = redirect::splits_of_table(&keyspace.name, &table.quoted());
     if !splits.is_empty() {
-        return Err(error::table_redirected(&keyspace.name, &table.quoted(), &splits.join(", ")));
+        return Err(error::table_redirected(&keyspace.name, &table.quoted(), &listed(splits)));
     }
     let guarded = guard_record::shards_of_table(&keyspace.name, &table.quoted());
     if !guarded.is_empty() {

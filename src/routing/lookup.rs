@@ -142,7 +142,7 @@ fn look(name: &str, intent: Intent, keyspace: &str) -> Option<RouteLook> {
         Intent::Write if shard_decision::is_here() => &WRITE,
         Intent::Write => &WRITE_BEFORE,
     };
-    sql::read_prepared(query, &[keyspace.into(), name.into()], |row| from_row(&row)).into_iter().next()
+    sql::read_one_prepared(query, &[keyspace.into(), name.into()], |row| from_row(&row))
 }
 
 /// Looks up the range that contains a key.
@@ -153,7 +153,7 @@ fn look_in_ranges(key: &str, of: Ordered, intent: Intent, keyspace: &str) -> Opt
         Intent::Write => &WRITE_RANGE_BEFORE,
     };
     let position = interval::position(keyspace, of, Some(key));
-    sql::read_prepared(query, &[keyspace.into(), position.into()], |row| from_row(&row)).into_iter().next()
+    sql::read_one_prepared(query, &[keyspace.into(), position.into()], |row| from_row(&row))
 }
 
 fn from_row(row: &Row<'_>) -> RouteLook {

@@ -142,5 +142,5 @@ fn sample(
         String::new()
     };
     let value = format!("t.{}", ident(column));
-    Ok(format!("SELECT {value}::{} AS k FROM {table} t{sampled} WHERE {}", of.name(), scope.holds(&value)))
+    Ok(format!("SELECT {value}::{} AS k FROM {table} t{sampled} WHERE {}", of.as_str(), scope.holds(&value)))
 }

@@ -4,10 +4,8 @@ use super::{error, name_list};
 use crate::agent::new_table::SaidByShards;
 use crate::catalog::keyspace;
 use crate::catalog::table_policy::TableName;
-use crate::error::{Failure, SqlState};
+use crate::error::{Failure, SqlState, notice, warn};
 use crate::remote::quote::literal;
-use pgrx::pg_sys::panic::ErrorReport;
-use pgrx::prelude::*;
 
 pub use crate::agent::new_table::look;
 
@@ -40,24 +38,18 @@ pub fn tell(said: &SaidByShards, table: &TableName, keyspace: &str) {
                 format!("{}, {}", literal(&table), literal(keyspace))
             };
             let shards = name_list(asked.iter().map(String::as_str));
-            ErrorReport::new(
-                PgSqlErrorCode::ERRCODE_WARNING,
+            warn(
                 format!("table \"{table}\" is on none of the shards that were asked: {shards}"),
-                "shardmaster",
-            )
-            .set_hint(format!(
-                "No split can begin before the table exists. If the name is wrong: SELECT shard_table_drop({arguments})."
-            ))
-            .report(PgLogLevel::WARNING);
+                format!(
+                    "No split can begin before the table exists. If the name is wrong: SELECT shard_table_drop({arguments})."
+                ),
+            );
         }
         SaidByShards::Nothing => {
-            ErrorReport::new(
-                PgSqlErrorCode::ERRCODE_SUCCESSFUL_COMPLETION,
+            notice(
                 format!("no shard could be asked whether it has table \"{table}\""),
-                "shardmaster",
-            )
-            .set_hint("Before a split, shard_split_check() reports which tables are missing.")
-            .report(PgLogLevel::NOTICE);
+                "Before a split, shard_split_check() reports which tables are missing.",
+            );
         }
         SaidByShards::Fits | SaidByShards::Other { .. } | SaidByShards::NoColumn { .. } => {}
     }

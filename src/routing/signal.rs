@@ -3,7 +3,7 @@
 //! sends it before the client gets its answer, so what is cached is what the tables have.
 
 use crate::guc;
-use crate::server::sql;
+use crate::server::{index_scan, sql};
 use pgrx::prelude::*;
 use std::cell::Cell;
 use std::ffi::CStr;
@@ -108,13 +108,6 @@ impl Signal {
     }
 
     fn find_table(&self) -> pg_sys::Oid {
-        // SAFETY: this reads the system cache with NUL-terminated names.
-        unsafe {
-            let schema = pg_sys::get_namespace_oid(c"shardmaster".as_ptr(), true);
-            if schema == pg_sys::Oid::INVALID {
-                return pg_sys::Oid::INVALID;
-            }
-            pg_sys::get_relname_relid(self.name.as_ptr(), schema)
-        }
+        index_scan::relation_of_catalog(self.name).unwrap_or(pg_sys::Oid::INVALID)
     }
 }

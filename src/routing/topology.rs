@@ -19,12 +19,10 @@ use crate::catalog::shard::{self, NewShard, POSTGRES, Shard, ShardStatus, Topolo
 use crate::catalog::shard_decision;
 use crate::catalog::table_policy;
 use crate::clean;
-use crate::error::Failure;
+use crate::error::{Failure, invalid, warn};
 use crate::placement::{free_slots, shard as placement};
 use crate::remote::quote::literal;
-use crate::words::some_of;
-use pgrx::pg_sys::panic::ErrorReport;
-use pgrx::{PgLogLevel, PgSqlErrorCode};
+use crate::words::{listed, some_of};
 
 /// Adds a shard and returns its id.
 pub fn add(new: NewShard, given: &GivenEndpoint, caller: &Caller) -> Result<i64, Failure> {
@@ -72,7 +70,7 @@ pub fn add_many(list: &str, prefix: &str, caller: &Caller) -> Result<Vec<String>
         added.push(shard_key);
     }
     if added.is_empty() {
-        return Err(invalid("list", "it names no shard").into());
+        return Err(invalid("list", "it names no shard"));
     }
     Ok(added)
 }
@@ -88,17 +86,17 @@ fn check_new(new: &NewShard) -> Result<(), Failure> {
         [("shard_key", &new.shard_key), ("kind", &new.kind), ("namespace", &new.namespace)]
     {
         if let Some(problem) = name::problem(value) {
-            return Err(invalid(argument, &problem).into());
+            return Err(invalid(argument, problem));
         }
     }
-    Ok(check_capacity(new.capacity)?)
+    check_capacity(new.capacity)
 }
 
 /// Checks a schema of this very database, where splits move rows with the rights of the extension's owner: nobody may
 /// gain a table by it.
 fn check_local(namespace: &str, caller: &Caller) -> Result<(), Failure> {
     if namespace == "shardmaster" || namespace == "information_schema" || namespace.starts_with("pg_") {
-        return Err(invalid("namespace", "it is a schema of the server or of this extension").into());
+        return Err(invalid("namespace", "it is a schema of the server or of this extension"));
     }
     if !caller.is_superuser() && !caller.owns(namespace) {
         return Err(TopologyError::NamespaceOfOthers(namespace.to_owned()).into());
@@ -107,13 +105,13 @@ fn check_local(namespace: &str, caller: &Caller) -> Result<(), Failure> {
 }
 
 /// Requires that no two tables of keyspaces are one table on the shard.
-fn check_tables(namespace: &str) -> Result<(), TopologyError> {
+fn check_tables(namespace: &str) -> Result<(), Failure> {
     let Some((table, other)) = table_policy::find_same_in(namespace) else { return Ok(()) };
     let problem = format!("tables \"{table}\" and \"{other}\" would be the same table there");
-    Err(invalid("namespace", &problem))
+    Err(invalid("namespace", problem))
 }
 
-fn check_capacity(capacity: Option<i64>) -> Result<(), TopologyError> {
+fn check_capacity(capacity: Option<i64>) -> Result<(), Failure> {
     match capacity {
         Some(slots) if slots < 0 => Err(invalid("capacity", "it must not be negative")),
         Some(slots) if slots > free_slots::UNLIMITED => {
@@ -121,10 +119,6 @@ fn check_capacity(capacity: Option<i64>) -> Result<(), TopologyError> {
         }
         _ => Ok(()),
     }
-}
-
-fn invalid(argument: &'static str, problem: &str) -> TopologyError {
-    TopologyError::Invalid { argument, problem: problem.into() }
 }
 
 /// Sets the status. The keyspaces are locked first: no assignment and no plan comes between the check and the commit.
@@ -220,9 +214,10 @@ fn had_part(shard: &Shard) -> bool {
 fn warn_of_note(shard: &str, why: &str) {
     let text =
         format!("shard \"{shard}\" still records that it belongs to this master: {}", clean::printable(why));
-    ErrorReport::new(PgSqlErrorCode::ERRCODE_WARNING, text, "shardmaster")
-        .set_hint("If another master is to have it, call shard_adopt() there. If its database has no other shard, DROP SCHEMA shardmaster_agent CASCADE there removes the record.")
-        .report(PgLogLevel::WARNING);
+    warn(
+        text,
+        "If another master is to have it, call shard_adopt() there. If its database has no other shard, DROP SCHEMA shardmaster_agent CASCADE there removes the record.",
+    );
 }
 
 /// Warns of redirects that a restored master has forgotten.
@@ -238,9 +233,7 @@ fn warn_of_redirects(shard: &str, splits: &[i64]) {
     );
     let hint =
         format!("Add the shard again, and call shard_cleanup({}) before it is dropped.", literal(shard));
-    ErrorReport::new(PgSqlErrorCode::ERRCODE_WARNING, text, "shardmaster")
-        .set_hint(hint)
-        .report(PgLogLevel::WARNING);
+    warn(text, hint);
 }
 
 /// Requires that nothing here needs the shard.
@@ -270,11 +263,10 @@ fn warn_of_copies(shard: &str, tables: &[String]) {
         return;
     }
     let text = format!("shard \"{shard}\" still refuses writes to its copies of {}", tables.join(", "));
-    ErrorReport::new(PgSqlErrorCode::ERRCODE_WARNING, text, "shardmaster")
-        .set_hint(
-            "If clients are to write to them, their owner drops their triggers named 00_shardmaster_reference_...",
-        )
-        .report(PgLogLevel::WARNING);
+    warn(
+        text,
+        "If clients are to write to them, their owner drops their triggers named 00_shardmaster_reference_...",
+    );
 }
 
 /// Refuses to drop a shard with a redirect: its endpoint is needed to end it or to admit keys again.
@@ -283,7 +275,7 @@ fn check_redirects_nobody(shard_key: &str) -> Result<(), TopologyError> {
     if splits.is_empty() {
         return Ok(());
     }
-    let list = |of: &dyn Fn(&(i64, String)) -> String| splits.iter().map(of).collect::<Vec<_>>().join(", ");
+    let list = |of: &dyn Fn(&(i64, String)) -> String| listed(splits.iter().map(of));
     let calls = list(&|(split, _)| format!("shard_split_redirect_drop({split})"));
     Err(TopologyError::Redirects {
         shard: shard_key.into(),

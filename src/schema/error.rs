@@ -2,11 +2,6 @@
 
 use crate::error::{Failure, SqlState};
 
-pub fn no_tables(keyspace: &str) -> Failure {
-    Failure::new(SqlState::NOT_IN_STATE, format!("keyspace \"{keyspace}\" has no tables"))
-        .hint("shard_table_add() adds tables.")
-}
-
 pub fn not_a_table_name(name: &str) -> Failure {
     Failure::new(SqlState::INVALID_VALUE, format!("\"{name}\" is not the name of a table"))
         .hint("A table is given as name or schema.name.")

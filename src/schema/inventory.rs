@@ -62,10 +62,7 @@ impl SchemaLook {
             let role = login::role_of(caller)?;
             let ways = shards.iter().map(|key| {
                 let shard = shard::by_key(key)?;
-                if !shard.holds_rows() {
-                    let (shard, kind) = (shard.shard_key, shard.kind);
-                    return Err(shard::TopologyError::NoServer { shard, kind }.into());
-                }
+                shard.require_server()?;
                 login::entrance(&role, &shard, timeout)
             });
             let ways = ways.collect::<Result<Vec<_>, Failure>>()?;
@@ -73,7 +70,7 @@ impl SchemaLook {
         })?;
         let mut sessions = QuerySessions::open(ways, &[], &manners, timeout, false)?;
         let longest = LONGEST_WAIT.as_millis();
-        sessions.ask(|_| Some(Question::Own(format!("{SETTINGS}; SET lock_timeout = {longest}"))))?;
+        sessions.ask(Question::of_all(&format!("{SETTINGS}; SET lock_timeout = {longest}")))?;
         Ok(SchemaLook { tables, sessions, blocks: number_block::known() })
     }
 
@@ -139,12 +136,9 @@ impl SchemaLook {
         let names = found.iter().filter(|object| object.kind == "table");
         let there: BTreeSet<(String, String)> = names
             .filter_map(|object| TableName::parse(&object.name))
-            .map(|table| (table.schema.unwrap_or_else(|| namespace.clone()), table.name))
+            .map(|table| table.on(namespace))
             .collect();
-        let is_there = |table: &TableName| {
-            let schema = table.schema.as_ref().unwrap_or(namespace).clone();
-            there.contains(&(schema, table.name.clone()))
-        };
+        let is_there = |table: &TableName| there.contains(&table.clone().on(namespace));
         match self.tables.iter().find(|table| !is_there(table)) {
             None => Ok(()),
             Some(table) => Err(error::lacks_table(&entrance.shard.shard_key, &table.quoted())),
@@ -235,7 +229,7 @@ fn tables(keyspace: &str, also: &[String]) -> Result<Vec<TableName>, Failure> {
     let names = everywhere.map(|listed| listed.table_name);
     let names: Vec<String> = names.chain(also.iter().cloned()).collect();
     if names.is_empty() {
-        return Err(error::no_tables(keyspace));
+        return Err(table_policy::no_tables(keyspace));
     }
     let parse = |name: &String| TableName::parse(name).ok_or_else(|| error::not_a_table_name(name));
     names.iter().map(parse).collect()

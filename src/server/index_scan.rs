@@ -170,7 +170,7 @@ impl TextIndex {
         {
             return known.clone();
         }
-        let table = oid(self.table)?;
+        let table = relation_of_catalog(self.table)?;
         watch(table);
         let known = self.find(table).map(Rc::new);
         // An invalidation that came meanwhile makes it be searched again.
@@ -211,7 +211,7 @@ impl TextIndex {
         if !columns.iter().chain(&keys).all(is_text) {
             return None;
         }
-        let index = oid(self.name)?;
+        let index = relation_of_catalog(self.name)?;
         watch(index);
         // SAFETY: the index exists, on some table, which is checked next. It is closed before anything else is done.
         unsafe {
@@ -299,7 +299,7 @@ unsafe fn begin_statement() {
 }
 
 /// Returns the oid of a relation of the catalog by its name, or None if there is none.
-fn oid(name: &CStr) -> Option<pg_sys::Oid> {
+pub fn relation_of_catalog(name: &CStr) -> Option<pg_sys::Oid> {
     // SAFETY: this reads the system cache, with names that end with a zero.
     let oid = unsafe {
         let schema = pg_sys::get_namespace_oid(SCHEMA.as_ptr(), true);

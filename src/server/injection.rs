@@ -3,6 +3,7 @@
 
 use super::txn::transaction;
 use super::{sql, wait};
+use crate::error::{Failure, SqlState};
 use crate::guc;
 use std::time::Duration;
 
@@ -38,6 +39,16 @@ pub struct InjectedFault(pub &'static str);
 /// reads the setting now.
 pub fn reach(point: &'static Point) -> Result<(), InjectedFault> {
     wait::reload();
+    reach_if(point, fires)
+}
+
+/// Reaches a point in a session that calls a procedure, whose transaction is open. That it has fired is not recorded:
+/// the session ends with it.
+pub fn reach_in_session(point: &'static Point) -> Result<(), InjectedFault> {
+    reach_if(point, |_| true)
+}
+
+fn reach_if(point: &'static Point, fires: impl Fn(&str) -> bool) -> Result<(), InjectedFault> {
     let Some(faults) = guc::fault() else { return Ok(()) };
     let Some(fault) = of_point(&faults, point.name) else { return Ok(()) };
     match &fault[point.name.len() + 1..] {
@@ -53,22 +64,10 @@ pub fn reach(point: &'static Point) -> Result<(), InjectedFault> {
     Ok(())
 }
 
-/// Reaches a point in a session that calls a procedure, whose transaction is open. That it has fired is not recorded:
-/// the session ends with it.
-pub fn reach_in_session(point: &'static Point) -> Result<(), InjectedFault> {
-    let Some(faults) = guc::fault() else { return Ok(()) };
-    let Some(fault) = of_point(&faults, point.name) else { return Ok(()) };
-    match &fault[point.name.len() + 1..] {
-        "hold" => hold(point, fault),
-        "error" => return Err(InjectedFault(point.name)),
-        "exit" => std::process::exit(1),
-        // SAFETY: this kills our own process.
-        "kill" => unsafe {
-            kill(std::process::id() as i32, 9);
-        },
-        _ => {}
+impl From<InjectedFault> for Failure {
+    fn from(fault: InjectedFault) -> Failure {
+        Failure::new(SqlState::INTERNAL, fault.to_string())
     }
-    Ok(())
 }
 
 /// Returns the setting of a point, as `point=action`.

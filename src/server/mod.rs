@@ -3,6 +3,7 @@
 
 pub mod data_directory;
 pub mod database;
+pub mod functions;
 pub mod held_run;
 pub mod index_scan;
 pub mod injection;

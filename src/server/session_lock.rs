@@ -31,7 +31,8 @@ impl Drop for SessionLock {
     }
 }
 
-fn acquire(space: u16, id: i64) -> Option<pg_sys::LockAcquireResult::Type> {
+/// Returns None if another session has it.
+pub fn acquire(space: u16, id: i64) -> Option<pg_sys::LockAcquireResult::Type> {
     let tag = database::advisory_lock(space, id as u64);
     // SAFETY: the tag is valid and of a lock method that the server knows; this does not wait. It is a session lock,
     // which outlives commits.
@@ -39,7 +40,7 @@ fn acquire(space: u16, id: i64) -> Option<pg_sys::LockAcquireResult::Type> {
     (taken != pg_sys::LockAcquireResult::LOCKACQUIRE_NOT_AVAIL).then_some(taken)
 }
 
-fn release(space: u16, id: i64) {
+pub fn release(space: u16, id: i64) {
     let tag = database::advisory_lock(space, id as u64);
     // SAFETY: this releases what `acquire` has taken in this session; it raises no error.
     unsafe { pg_sys::LockRelease(&tag, pg_sys::ExclusiveLock as i32, true) };

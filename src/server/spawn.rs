@@ -7,7 +7,16 @@ use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 
 /// The library's file name, from which the server loads a worker's entry point.
-pub const LIBRARY: &str = "shardmaster";
+const LIBRARY: &str = "shardmaster";
+
+/// Returns how a worker of this library is started that reads tables.
+pub fn builder(name: &str, function: &str) -> BackgroundWorkerBuilder {
+    BackgroundWorkerBuilder::new(name)
+        .set_type(name)
+        .set_library(LIBRARY)
+        .set_function(function)
+        .enable_spi_access()
+}
 
 /// Returns how a split's worker is started: it is never restarted by the postmaster, which would not read the plan
 /// first.
@@ -18,11 +27,7 @@ pub fn split_worker(
 ) -> BackgroundWorkerBuilder {
     let name = WorkerKind::Split(split_id).name();
     let role = role.unwrap_or(pg_sys::InvalidOid);
-    BackgroundWorkerBuilder::new(&name)
-        .set_type(&name)
-        .set_library(LIBRARY)
-        .set_function("shardmaster_split_main")
-        .enable_spi_access()
+    builder(&name, "shardmaster_split_main")
         .set_argument(Some(pg_sys::Datum::from(split_id)))
         .set_extra(&format!("{} {}", database.to_u32(), role.to_u32()))
 }

@@ -4,8 +4,8 @@
 
 use pgrx::datum::DatumWithOid;
 use pgrx::prelude::*;
-use pgrx::spi::{OwnedPreparedStatement, SpiClient, SpiError, SpiHeapTupleData};
-use std::cell::RefCell;
+use pgrx::spi::{OwnedPreparedStatement, SpiClient, SpiError, SpiHeapTupleData, SpiTupleTable};
+use std::cell::{OnceCell, RefCell};
 use std::collections::HashMap;
 use std::ffi::{CString, c_char};
 use std::rc::Rc;
@@ -42,8 +42,31 @@ impl Row<'_> {
 /// Reads with a snapshot of its own: in READ COMMITTED each call sees what has been committed by then, on which loops
 /// that wait rely.
 pub fn read<R>(query: &str, args: &[DatumWithOid<'_>], row: impl FnMut(Row<'_>) -> R) -> Vec<R> {
-    // SAFETY: this is called in a transaction.
-    read_in(unsafe { pg_sys::GetTransactionSnapshot() }, query, args, row)
+    with_own_snapshot(|| {
+        bug_if_error(Spi::connect(|client| {
+            Ok::<_, SpiError>(each_row(client.select(query, None, args)?, row))
+        }))
+    })
+}
+
+/// Returns the first row of `read`.
+pub fn read_one<R>(query: &str, args: &[DatumWithOid<'_>], row: impl FnMut(Row<'_>) -> R) -> Option<R> {
+    read(query, args, row).into_iter().next()
+}
+
+/// Returns the first column of all rows of `read`.
+pub fn read_column<T: FromDatum + IntoDatum>(query: &str, args: &[DatumWithOid<'_>]) -> Vec<T> {
+    read(query, args, |row| row.value(1))
+}
+
+/// Returns the first column of the first row of `read`, which may be NULL.
+pub fn read_optional<T: FromDatum + IntoDatum>(query: &str, args: &[DatumWithOid<'_>]) -> Option<T> {
+    read_one(query, args, |row| row.get(1)).flatten()
+}
+
+/// Whether `read` finds a row.
+pub fn exists(query: &str, args: &[DatumWithOid<'_>]) -> bool {
+    read_one(query, args, |_| ()).is_some()
 }
 
 /// Reads what has been committed by now, also in REPEATABLE READ and above.
@@ -54,16 +77,16 @@ pub fn read_latest<R>(query: &str, args: &[DatumWithOid<'_>], row: impl FnMut(Ro
         let own = pg_sys::GetTransactionSnapshot();
         if pg_sys::IsInParallelMode() && !keeps_its_snapshot() { own } else { pg_sys::GetLatestSnapshot() }
     };
-    // SAFETY: snapshots are pushed and popped in pairs, as in `read_in`.
-    unsafe {
-        pg_sys::PushActiveSnapshot(latest);
-    }
-    let rows = Spi::connect(|_| read_as_it_is(query, args, row));
-    // SAFETY: as above.
-    unsafe {
-        pg_sys::PopActiveSnapshot();
-    }
-    rows
+    with_snapshot(latest, || Spi::connect(|_| read_as_it_is(query, args, row)))
+}
+
+/// Returns the first row of `read_latest`.
+pub fn read_one_latest<R>(
+    query: &str,
+    args: &[DatumWithOid<'_>],
+    row: impl FnMut(Row<'_>) -> R,
+) -> Option<R> {
+    read_latest(query, args, row).into_iter().next()
 }
 
 /// Reads with the active snapshot. pgrx's own calls take the transaction's once that has written.
@@ -99,26 +122,23 @@ fn read_as_it_is<R>(query: &str, args: &[DatumWithOid<'_>], mut row: impl FnMut(
     }
 }
 
-fn read_in<R>(
-    snapshot: pg_sys::Snapshot,
-    query: &str,
-    args: &[DatumWithOid<'_>],
-    mut row: impl FnMut(Row<'_>) -> R,
-) -> Vec<R> {
+fn with_snapshot<R>(snapshot: pg_sys::Snapshot, body: impl FnOnce() -> R) -> R {
     // SAFETY: snapshots are pushed and popped in pairs; an error in between aborts the transaction, which pops what is
     // left.
-    unsafe {
-        pg_sys::PushActiveSnapshot(snapshot);
-    }
-    let rows = bug_if_error(Spi::connect(|client| {
-        let table = client.select(query, None, args)?;
-        Ok::<_, SpiError>(table.map(|tuple| row(Row(tuple))).collect())
-    }));
+    unsafe { pg_sys::PushActiveSnapshot(snapshot) };
+    let result = body();
     // SAFETY: as above.
-    unsafe {
-        pg_sys::PopActiveSnapshot();
-    }
-    rows
+    unsafe { pg_sys::PopActiveSnapshot() };
+    result
+}
+
+fn with_own_snapshot<R>(body: impl FnOnce() -> R) -> R {
+    // SAFETY: this is called in a transaction.
+    with_snapshot(unsafe { pg_sys::GetTransactionSnapshot() }, body)
+}
+
+fn each_row<R>(table: SpiTupleTable<'_>, mut row: impl FnMut(Row<'_>) -> R) -> Vec<R> {
+    table.map(|tuple| row(Row(tuple))).collect()
 }
 
 /// Whether all statements of the transaction see the same snapshot: REPEATABLE READ and above.
@@ -131,26 +151,25 @@ pub fn keeps_its_snapshot() -> bool {
 pub struct Prepared {
     query: &'static str,
     types: &'static [pg_sys::Oid],
-    plan: RefCell<Option<OwnedPreparedStatement>>,
+    plan: OnceCell<OwnedPreparedStatement>,
 }
 
 impl Prepared {
     pub const fn new(query: &'static str, types: &'static [pg_sys::Oid]) -> Prepared {
-        Prepared { query, types, plan: RefCell::new(None) }
+        Prepared { query, types, plan: OnceCell::new() }
     }
 
-    fn plan(&self, client: &SpiClient<'_>, writes: bool) -> Result<(), SpiError> {
-        let mut plan = self.plan.borrow_mut();
-        if plan.is_none() {
-            let types: Vec<PgOid> = self.types.iter().copied().map(PgOid::from).collect();
-            let prepared = if writes {
-                client.prepare_mut(self.query, &types)?
-            } else {
-                client.prepare(self.query, &types)?
-            };
-            *plan = Some(prepared.keep());
+    fn plan(&self, client: &SpiClient<'_>, writes: bool) -> Result<&OwnedPreparedStatement, SpiError> {
+        if let Some(plan) = self.plan.get() {
+            return Ok(plan);
         }
-        Ok(())
+        let types: Vec<PgOid> = self.types.iter().copied().map(PgOid::from).collect();
+        let prepared = if writes {
+            client.prepare_mut(self.query, &types)?
+        } else {
+            client.prepare(self.query, &types)?
+        };
+        Ok(self.plan.get_or_init(|| prepared.keep()))
     }
 }
 
@@ -158,29 +177,25 @@ impl Prepared {
 pub fn read_prepared<R>(
     prepared: &'static LocalKey<Prepared>,
     args: &[DatumWithOid<'_>],
-    mut row: impl FnMut(Row<'_>) -> R,
+    row: impl FnMut(Row<'_>) -> R,
 ) -> Vec<R> {
-    // SAFETY: see `read`.
-    unsafe {
-        pg_sys::PushActiveSnapshot(pg_sys::GetTransactionSnapshot());
-    }
-    let rows = bug_if_error(Spi::connect(|client| {
-        prepared.with(|prepared| {
-            prepared.plan(client, false)?;
-            match prepared.plan.borrow().as_ref() {
-                Some(plan) => {
-                    let table = client.select(plan, None, args)?;
-                    Ok::<_, SpiError>(table.map(|tuple| row(Row(tuple))).collect())
-                }
-                None => Ok(Vec::new()),
-            }
-        })
-    }));
-    // SAFETY: see `read`.
-    unsafe {
-        pg_sys::PopActiveSnapshot();
-    }
-    rows
+    with_own_snapshot(|| {
+        bug_if_error(Spi::connect(|client| {
+            prepared.with(|prepared| {
+                let plan = prepared.plan(client, false)?;
+                Ok::<_, SpiError>(each_row(client.select(plan, None, args)?, row))
+            })
+        }))
+    })
+}
+
+/// Returns the first row of `read_prepared`.
+pub fn read_one_prepared<R>(
+    prepared: &'static LocalKey<Prepared>,
+    args: &[DatumWithOid<'_>],
+    row: impl FnMut(Row<'_>) -> R,
+) -> Option<R> {
+    read_prepared(prepared, args, row).into_iter().next()
 }
 
 /// The number of texts whose plans a session keeps. Some contain settings: after a setting was changed, the old ones
@@ -216,22 +231,14 @@ impl Drop for ForAllArguments {
 
 /// Works like `read` for what a loop reads at each turn, of few rows: planning it takes many times longer than running
 /// it. The types of the arguments are always the same.
-pub fn read_again<R>(query: &str, args: &[DatumWithOid<'_>], mut row: impl FnMut(Row<'_>) -> R) -> Vec<R> {
-    // SAFETY: see `read`.
-    unsafe {
-        pg_sys::PushActiveSnapshot(pg_sys::GetTransactionSnapshot());
-    }
-    let _generic = ForAllArguments::begin();
-    let rows = bug_if_error(Spi::connect(|client| {
-        let plan = kept(client, query, args)?;
-        let table = client.select(&*plan, None, args)?;
-        Ok::<_, SpiError>(table.map(|tuple| row(Row(tuple))).collect())
-    }));
-    // SAFETY: see `read`.
-    unsafe {
-        pg_sys::PopActiveSnapshot();
-    }
-    rows
+pub fn read_again<R>(query: &str, args: &[DatumWithOid<'_>], row: impl FnMut(Row<'_>) -> R) -> Vec<R> {
+    with_own_snapshot(|| {
+        let _generic = ForAllArguments::begin();
+        bug_if_error(Spi::connect(|client| {
+            let plan = kept(client, query, args)?;
+            Ok::<_, SpiError>(each_row(client.select(&*plan, None, args)?, row))
+        }))
+    })
 }
 
 /// Returns the first row of `read_again`.
@@ -262,25 +269,23 @@ fn kept(
 pub fn write_prepared<R>(
     prepared: &'static LocalKey<Prepared>,
     args: &[DatumWithOid<'_>],
-    mut row: impl FnMut(Row<'_>) -> R,
+    row: impl FnMut(Row<'_>) -> R,
 ) -> Vec<R> {
     bug_if_error(Spi::connect_mut(|client| {
         prepared.with(|prepared| {
-            prepared.plan(client, true)?;
-            match prepared.plan.borrow().as_ref() {
-                Some(plan) => {
-                    let table = client.update(plan, None, args)?;
-                    Ok::<_, SpiError>(table.map(|tuple| row(Row(tuple))).collect())
-                }
-                None => Ok(Vec::new()),
-            }
+            let plan = prepared.plan(client, true)?;
+            Ok::<_, SpiError>(each_row(client.update(plan, None, args)?, row))
         })
     }))
 }
 
-/// Returns the first row of `read`.
-pub fn read_one<R>(query: &str, args: &[DatumWithOid<'_>], row: impl FnMut(Row<'_>) -> R) -> Option<R> {
-    read(query, args, row).into_iter().next()
+/// Returns the first row of `write_prepared`.
+pub fn write_one_prepared<R>(
+    prepared: &'static LocalKey<Prepared>,
+    args: &[DatumWithOid<'_>],
+    row: impl FnMut(Row<'_>) -> R,
+) -> Option<R> {
+    write_prepared(prepared, args, row).into_iter().next()
 }
 
 /// Runs a command that writes or locks; returns the number of rows it touched.
@@ -289,15 +294,15 @@ pub fn write(query: &str, args: &[DatumWithOid<'_>]) -> usize {
 }
 
 /// Runs a command that writes or locks and reads what it returns.
-pub fn write_returning<R>(
-    query: &str,
-    args: &[DatumWithOid<'_>],
-    mut row: impl FnMut(Row<'_>) -> R,
-) -> Vec<R> {
+pub fn write_returning<R>(query: &str, args: &[DatumWithOid<'_>], row: impl FnMut(Row<'_>) -> R) -> Vec<R> {
     bug_if_error(Spi::connect_mut(|client| {
-        let table = client.update(query, None, args)?;
-        Ok::<_, SpiError>(table.map(|tuple| row(Row(tuple))).collect())
+        Ok::<_, SpiError>(each_row(client.update(query, None, args)?, row))
     }))
+}
+
+/// Returns the first row of `write_returning`.
+pub fn write_one<R>(query: &str, args: &[DatumWithOid<'_>], row: impl FnMut(Row<'_>) -> R) -> Option<R> {
+    write_returning(query, args, row).into_iter().next()
 }
 
 fn bug_if_error<T>(result: Result<T, SpiError>) -> T {

@@ -21,6 +21,15 @@ pub fn commit_alone() {
     sql::write("SET LOCAL synchronous_commit = local", &[]);
 }
 
+/// Makes the transaction's writes survive a crash of the master, whatever the caller's settings are.
+pub fn commit_durably() {
+    sql::write(
+        "SELECT pg_catalog.set_config('synchronous_commit', 'on', true)
+          WHERE pg_catalog.current_setting('synchronous_commit') OPERATOR(pg_catalog.=) ANY ('{off,local}')",
+        &[],
+    );
+}
+
 /// Runs the body in a transaction that waits neither for locks nor for a synchronous standby past the deadline.
 /// Returns None if a lock was not granted, and nothing is done.
 pub fn by<R, E>(deadline: Instant, body: impl FnOnce() -> Result<R, E>) -> Option<Result<(R, Standby), E>> {

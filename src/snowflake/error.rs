@@ -1,6 +1,6 @@
 //! The reasons why no identifier can be made.
 
-use crate::error::{Failure, SqlState};
+use crate::error::{Failure, SqlState, invalid};
 
 pub fn not_preloaded() -> Failure {
     Failure::new(SqlState::NOT_IN_STATE, "identifiers need shared memory, which shardmaster does not have")
@@ -14,8 +14,8 @@ pub fn no_machine() -> Failure {
 }
 
 pub fn invalid_epoch(text: &str) -> Failure {
-    let message = format!("invalid value for \"shardmaster.snowflake_epoch\": \"{text}\" is not a date");
-    Failure::new(SqlState::INVALID_VALUE, message).hint("Write it as 2024-01-01. It means 00:00 UTC.")
+    invalid("shardmaster.snowflake_epoch", format!("\"{text}\" is not a date"))
+        .hint("Write it as 2024-01-01. It means 00:00 UTC.")
 }
 
 pub fn other_epoch(was: u64, is: u64) -> Failure {

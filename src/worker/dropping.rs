@@ -6,12 +6,12 @@ use super::splits;
 use crate::catalog::caller::Caller;
 use crate::catalog::execution;
 use crate::catalog::guard_record;
+use crate::catalog::local;
 use crate::catalog::redirect;
-use crate::error::{Failure, SqlState};
+use crate::error::{Failure, SqlState, notice};
 use crate::majors;
 use crate::server::sql;
-use crate::words::of_split;
-use pgrx::pg_sys::panic::ErrorReport;
+use crate::words::{of_split, quoted};
 use pgrx::prelude::*;
 use std::ffi::CStr;
 
@@ -60,28 +60,24 @@ unsafe fn owns() -> bool {
 
 /// Whether the extension is in one of these schemas, which the current user may drop.
 fn is_in_schema(schemas: Vec<String>) -> bool {
-    let found = sql::read_one(
+    sql::exists(
         "SELECT true FROM pg_catalog.pg_extension e JOIN pg_catalog.pg_namespace n ON n.oid OPERATOR(pg_catalog.=) e.extnamespace
           WHERE e.extname OPERATOR(pg_catalog.=) 'shardmaster' AND n.nspname::pg_catalog.text OPERATOR(pg_catalog.=) ANY ($1)
             AND pg_catalog.pg_has_role(n.nspowner, 'USAGE')",
         &[schemas.into()],
-        |_| (),
-    );
-    found.is_some()
+    )
 }
 
 /// Whether the extension belongs to one of these roles, or is dropped with a schema of theirs; and the current user
 /// may drop what they own.
 fn is_owned_by(roles: Vec<pg_sys::Oid>, is_cascade: bool) -> bool {
-    let found = sql::read_one(
+    sql::exists(
         "SELECT true FROM pg_catalog.pg_extension e JOIN pg_catalog.pg_namespace n ON n.oid OPERATOR(pg_catalog.=) e.extnamespace
           WHERE e.extname OPERATOR(pg_catalog.=) 'shardmaster'
             AND (e.extowner OPERATOR(pg_catalog.=) ANY ($1) OR ($2 AND n.nspowner OPERATOR(pg_catalog.=) ANY ($1)))
             AND NOT EXISTS (SELECT 1 FROM pg_catalog.unnest($1) role WHERE NOT pg_catalog.pg_has_role(role, 'USAGE'))",
         &[roles.into(), is_cascade.into()],
-        |_| (),
-    );
-    found.is_some()
+    )
 }
 
 /// Checks this not as the current user: the owner of the schema may not have the right to read the catalog.
@@ -90,7 +86,7 @@ fn require_idle(drops: bool) -> Result<(), Failure> {
 }
 
 fn nothing_under_way() -> Result<(), Failure> {
-    if sql::read_one(CATALOG_THERE, &[], |_| ()).is_none() {
+    if !local::has_table("split_plan") {
         return Ok(());
     }
     // This is the lock that the drop takes next: neither a split nor a guard begins between the check and the drop.
@@ -128,17 +124,14 @@ fn tell_of_redirects() {
     if shards.is_empty() {
         return;
     }
-    let names: Vec<String> = shards.iter().map(|shard| format!("\"{shard}\"")).collect();
-    ErrorReport::new(
-        PgSqlErrorCode::ERRCODE_SUCCESSFUL_COMPLETION,
-        format!("clients with a stale route are still refused by the sources of finished splits: {}", names.join(", ")),
-        "shardmaster",
-    )
-    .set_hint("SELECT shard_split_redirect_drop() of these splits ends that while the extension exists. After that, DROP SCHEMA shardmaster_agent CASCADE on each of these shards does.")
-    .report(PgLogLevel::NOTICE);
+    notice(
+        format!(
+            "clients with a stale route are still refused by the sources of finished splits: {}",
+            quoted(&shards)
+        ),
+        "SELECT shard_split_redirect_drop() of these splits ends that while the extension exists. After that, DROP SCHEMA shardmaster_agent CASCADE on each of these shards does.",
+    );
 }
-
-const CATALOG_THERE: &str = "SELECT true WHERE pg_catalog.to_regclass('shardmaster.split_plan') IS NOT NULL";
 
 /// Returns the items of a list, which may be NULL.
 ///

@@ -8,9 +8,8 @@ use super::start::accept_signals;
 use super::supervisor::Supervisor;
 use crate::guc;
 use crate::server::process::{self, WorkerKind};
-use crate::server::spawn::LIBRARY;
-use crate::server::{txn, wait};
-use pgrx::bgworkers::{BackgroundWorker, BackgroundWorkerBuilder};
+use crate::server::{spawn, txn, wait};
+use pgrx::bgworkers::BackgroundWorker;
 use pgrx::prelude::*;
 use std::ffi::CStr;
 use std::time::Duration;
@@ -21,12 +20,7 @@ const LOOK_AGAIN: Duration = Duration::from_secs(5);
 /// Registers the launcher with the postmaster, which starts it when the server accepts writes, and after a crash at
 /// once.
 pub fn register() {
-    let name = WorkerKind::Launcher.name();
-    BackgroundWorkerBuilder::new(&name)
-        .set_type(&name)
-        .set_library(LIBRARY)
-        .set_function("shardmaster_launcher_main")
-        .enable_spi_access()
+    spawn::builder(&WorkerKind::Launcher.name(), "shardmaster_launcher_main")
         .set_restart_time(Some(Duration::from_secs(5)))
         .load();
 }

@@ -2,8 +2,7 @@
 //! The server releases it when the process ends, however that happens.
 
 use crate::server::process::WorkerKind;
-use crate::server::{database, sql};
-use pgrx::pg_sys;
+use crate::server::{database, session_lock, sql};
 
 /// The fourth field of the lock's tag, `objsubid` in `pg_locks`. Applications' own advisory locks have 1 or 2 there,
 /// so the two never collide.
@@ -25,17 +24,12 @@ pub fn of(kind: WorkerKind) -> i64 {
 
 /// Takes the lock unless another process has it.
 pub fn try_lock(id: i64) -> bool {
-    let tag = database::advisory_lock(SPACE, id as u64);
-    // SAFETY: the tag is valid and of a lock method that the server knows; this does not wait.
-    let taken = unsafe { pg_sys::LockAcquire(&tag, pg_sys::ExclusiveLock as i32, true, true) };
-    taken != pg_sys::LockAcquireResult::LOCKACQUIRE_NOT_AVAIL
+    session_lock::acquire(SPACE, id).is_some()
 }
 
 /// Releases the lock.
 pub fn unlock(id: i64) {
-    let tag = database::advisory_lock(SPACE, id as u64);
-    // SAFETY: this releases what `try_lock` has taken in this session.
-    unsafe { pg_sys::LockRelease(&tag, pg_sys::ExclusiveLock as i32, true) };
+    session_lock::release(SPACE, id);
 }
 
 /// Returns the splits that a worker has locked in this database, and its pid.

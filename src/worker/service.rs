@@ -3,8 +3,7 @@
 use super::lock;
 use super::start::{accept_signals, pin_settings};
 use crate::server::process::WorkerKind;
-use crate::server::spawn::LIBRARY;
-use crate::server::{txn, wait};
+use crate::server::{spawn, txn, wait};
 use pgrx::bgworkers::{BackgroundWorker, BackgroundWorkerBuilder};
 use pgrx::pg_sys;
 use std::time::Duration;
@@ -16,11 +15,7 @@ pub type ServiceTurns = Box<dyn FnMut() -> Option<Duration>>;
 /// Returns how the service of a database is started.
 pub fn builder(kind: WorkerKind, function: &str, database: pg_sys::Oid) -> BackgroundWorkerBuilder {
     let name = kind.name();
-    BackgroundWorkerBuilder::new(&name)
-        .set_type(&name)
-        .set_library(LIBRARY)
-        .set_function(function)
-        .enable_spi_access()
+    spawn::builder(&name, function)
         .set_argument(Some(pg_sys::Datum::from(database.to_u32())))
         .set_extra(&name)
 }

@@ -56,8 +56,7 @@ pub fn catalog_exists() -> bool {
 /// Whether CREATE EXTENSION has been committed, by the rows themselves: a commit wakes others a moment before it sends
 /// what their caches have to forget, so `catalog_exists` may not see it yet.
 pub fn is_created() -> bool {
-    sql::read_one("SELECT true FROM pg_catalog.pg_extension WHERE extname = 'shardmaster'", &[], |_| ())
-        .is_some()
+    sql::exists("SELECT true FROM pg_catalog.pg_extension WHERE extname = 'shardmaster'", &[])
 }
 
 /// The status of a worker that waits for this.

@@ -86,7 +86,7 @@ pub fn ensure(connection: &mut Connection) -> Result<()> {
 pub fn note(split: i64, side: Side, state: &str, decided: Decided<'_>) -> String {
     let Decided { version, entries, key_type, earlier } = decided;
     // For hashed or ordered entries, the side's own name of the entries contains the type.
-    let of_type = key_type.map_or_else(String::new, |key_type| format!(" of {}", key_type.name()));
+    let of_type = key_type.map_or_else(String::new, |key_type| format!(" of {}", key_type.as_str()));
     let of_type = literal(&of_type);
     let tables = array_literal(&earlier.tables);
     let made = earlier.keyspace_made.map_or_else(|| "NULL".to_owned(), |made| made.to_string());

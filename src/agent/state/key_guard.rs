@@ -200,7 +200,7 @@ fn with_and_without_blanks(names: &[String]) -> Vec<String> {
 
 fn add_ranges(connection: &mut Connection, guard: &KeyGuard, of: Ordered, names: &[String]) -> Result<()> {
     let collate = if of == Ordered::Text { " COLLATE pg_catalog.\"C\"" } else { "" };
-    let value = |value: &str| format!("({value}::{}{collate})", of.name());
+    let value = |value: &str| format!("({value}::{}{collate})", of.as_str());
     let bound = |bound: &Option<String>| value(&bound.as_deref().map_or("NULL".to_owned(), literal));
     for names in names.chunks(RANGES_AT_ONCE) {
         let mut statements = Vec::new();

@@ -216,7 +216,7 @@ fn insert_ranges(redirect: &Redirect, ranges: &[Interval], of: Ordered, facts: &
     let bound = |bound: &Option<String>| {
         bound
             .as_ref()
-            .map_or(format!("NULL::{}", of.name()), |key| format!("{}::{}", literal(key), of.name()))
+            .map_or(format!("NULL::{}", of.as_str()), |key| format!("{}::{}", literal(key), of.as_str()))
     };
     let rows: Vec<String> = ranges
         .iter()

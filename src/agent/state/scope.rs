@@ -32,7 +32,7 @@ pub fn entry_columns(entries: Strategy, key_type: &str) -> String {
         Strategy::Hash { .. } => "key int4 PRIMARY KEY".to_owned(),
         Strategy::Range { of } => {
             let collate = if of == Ordered::Text { " COLLATE pg_catalog.\"C\"" } else { "" };
-            format!("lower {0}{collate}, upper {0}{collate}", of.name())
+            format!("lower {0}{collate}, upper {0}{collate}", of.as_str())
         }
     }
 }

@@ -9,26 +9,19 @@ pub mod row;
 pub mod work;
 
 use crate::error::{Failure, SqlState};
+use crate::named_enum::named_enum;
 use crate::server::sql;
 use pgrx::datum::DatumWithOid;
 
 /// Defines an enum whose variants are stored as text.
 macro_rules! stored_enum {
     ($(#[$meta:meta])* $name:ident { $($variant:ident = $text:literal),+ $(,)? }) => {
-        $(#[$meta])*
-        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-        pub enum $name { $($variant),+ }
+        named_enum! { $(#[$meta])* pub enum $name { $($variant = $text),+ } }
 
         impl $name {
-            pub const ALL: &'static [Self] = &[$(Self::$variant),+];
-
-            pub fn as_str(self) -> &'static str {
-                match self { $(Self::$variant => $text),+ }
-            }
-
             /// Parses a value from the catalog, whose CHECK constraints admit nothing else.
             pub fn parse(text: &str) -> Result<Self, Failure> {
-                Self::ALL.iter().copied().find(|one| one.as_str() == text).ok_or_else(|| {
+                Self::from_name(text).ok_or_else(|| {
                     let what = stringify!($name).to_lowercase();
                     Failure::new(SqlState::INVALID_VALUE, format!("\"{text}\" is not a {what}"))
                 })

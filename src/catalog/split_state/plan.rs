@@ -17,7 +17,7 @@ pub struct NewPlan<'a> {
 
 /// Stores a plan with the tables that its keyspace has, and returns its number.
 pub fn create(new: NewPlan<'_>) -> i64 {
-    let ids = sql::write_returning(
+    let id = sql::write_one(
         "WITH s AS MATERIALIZED (
              SELECT encode(sha256(convert_to(gen_random_uuid()::text || gen_random_uuid()::text, 'UTF8')), 'hex') AS secret)
          INSERT INTO shardmaster.split_plan
@@ -35,7 +35,7 @@ pub fn create(new: NewPlan<'_>) -> i64 {
         ],
         |row| row.value::<i64>(1),
     );
-    let id = ids.first().copied().unwrap_or_default();
+    let id = id.unwrap_or_default();
     sql::write(
         "INSERT INTO shardmaster.split_key (split_id, keyspace, key)
          SELECT id, keyspace, unnest(tenants) FROM shardmaster.split_plan WHERE id = $1",
@@ -59,7 +59,7 @@ pub fn take_tables(id: i64, keyspace: &str) {
 /// Creates the reverse split of a split, with its tables and its keys, which the split still holds. Shards know it by
 /// the same secret, so that the mover of one is admitted by the other.
 pub fn create_reverse(of: i64) -> i64 {
-    let ids = sql::write_returning(
+    let id = sql::write_one(
         "INSERT INTO shardmaster.split_plan
                 (keyspace, source_shard, target_shard, description, scope_kind, tenants, secret, token, reverse_of)
          SELECT keyspace, target_shard, source_shard, 'the reverse split of split ' || id, scope_kind, tenants, secret, token, id
@@ -67,7 +67,7 @@ pub fn create_reverse(of: i64) -> i64 {
         &[of.into()],
         |row| row.value::<i64>(1),
     );
-    let id = ids.first().copied().unwrap_or_default();
+    let id = id.unwrap_or_default();
     sql::write(
         "INSERT INTO shardmaster.split_key (split_id, keyspace, key, active)
          SELECT $1, keyspace, key, false FROM shardmaster.split_key WHERE split_id = $2",

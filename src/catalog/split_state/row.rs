@@ -133,9 +133,7 @@ pub fn read(id: i64) -> Result<SplitState, Failure> {
 
 /// Takes the plan's row lock and reads its state. Every session that changes a plan does this first.
 pub fn lock(id: i64) -> Result<SplitState, Failure> {
-    sql::write_returning(&query("", "p.id = $1 FOR UPDATE OF p"), &[id.into()], |row| state_of(&row))
-        .into_iter()
-        .next()
+    sql::write_one(&query("", "p.id = $1 FOR UPDATE OF p"), &[id.into()], |row| state_of(&row))
         .unwrap_or_else(|| Err(unknown(id)))
 }
 

@@ -113,7 +113,7 @@ fn error(id: i64, failure: &Failure, set: &[&str]) {
 pub fn attempts_before(id: i64) -> u32 {
     let query =
         "SELECT attempts FROM shardmaster.split_plan WHERE id = $1 AND activity IN ('retrying', 'working')";
-    let attempts = sql::read_one(query, &[id.into()], |row| row.get::<i32>(1)).flatten();
+    let attempts = sql::read_optional::<i32>(query, &[id.into()]);
     attempts.and_then(|attempts| u32::try_from(attempts).ok()).unwrap_or(0)
 }
 

@@ -87,7 +87,7 @@ fn of_other_keyspace(keyspace: &Keyspace, decision: &Decision) -> Option<String>
     }
     let entries = keyspace.strategy.entries();
     let here = match (keyspace.strategy, keyspace.key_type) {
-        (Strategy::Directory, Some(of)) => format!("{entries} of {}", of.name()),
+        (Strategy::Directory, Some(of)) => format!("{entries} of {}", of.as_str()),
         (Strategy::Directory | Strategy::Hash { .. } | Strategy::Range { .. }, _) => entries,
     };
     let keep = keeping(decision);

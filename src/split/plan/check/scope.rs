@@ -151,7 +151,7 @@ fn family(
     };
     let key_type = plan.key_type.unwrap_or(KeyType::Text);
     let is_told = key_type.tells_apart(column.is_padded(), plan.scope.strategy().of().is_none());
-    let keys = key_type.name();
+    let keys = key_type.as_str();
     let hint = "Give the column the keyspace's key type, or the keyspace the column's.";
     if fits && is_told {
         Ok(family)
