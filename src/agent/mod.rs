@@ -37,6 +37,7 @@ pub mod session_hash;
 pub mod shape;
 pub mod short_lock;
 pub mod state;
+pub mod table_names;
 pub mod temporary;
 pub mod types;
 pub mod untrusted_code;

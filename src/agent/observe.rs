@@ -4,6 +4,7 @@ use super::catalogs;
 use super::error::{Result, SplitError};
 use super::session::Side;
 use super::shape::Observation;
+use super::table_names::TableNames;
 use crate::agent;
 use crate::agent::catalog_fingerprint::{self, LISTS};
 use crate::agent::named::NamedThings;
@@ -104,14 +105,14 @@ pub fn statements(connection: &mut Connection, plan: &Plan, side: Side) -> Resul
 
 /// Returns the query's parameters.
 fn asked_of(plan: &Plan, side: Side) -> [String; 8] {
-    let (schemas, names) = table_names(plan, side);
+    let [schemas, names] = TableNames::of(plan, side).lists();
     let functions: Vec<String> =
         plan.tables.iter().map(|t| agent::trigger_function(plan.id, side, t.ordinal)).collect();
     let columns: Vec<String> = plan.tables.iter().map(|t| t.shard_by.clone()).collect();
     let named = NamedThings::by(plan, side);
     [
-        text_array(&schemas),
-        text_array(&names),
+        schemas,
+        names,
         agent::trigger_prefix(plan.id, side),
         text_array(&functions),
         text_array(&columns),
@@ -125,10 +126,11 @@ fn asked_of(plan: &Plan, side: Side) -> [String; 8] {
 /// the server's own schema.
 pub fn tables(
     connection: &mut Connection,
-    [schemas, names, columns]: [&[String]; 3],
+    tables: &TableNames,
+    columns: &[String],
 ) -> std::result::Result<Observation, RemoteError> {
-    let nothing = text_array(&vec![String::new(); names.len()]);
-    let [schemas, names, columns] = [schemas, names, columns].map(text_array);
+    let nothing = text_array(&vec![String::new(); tables.names.len()]);
+    let [schemas, names, columns] = tables.lists_with(columns);
     let parameters = [&schemas, &names, "", &nothing, &columns].map(Some);
     let rows = catalogs::ask(connection, &query("NULL::json"), &parameters)?;
     serde_json::from_str(rows.scalar().unwrap_or_default())
@@ -151,14 +153,4 @@ pub fn read(shard: &str, plan: &Plan, rows: &Rows) -> Result<Observation> {
         Some((what, text)) => Err(RemoteError::no_number(shard, what, &text).into()),
         None => Ok(observation),
     }
-}
-
-/// Returns schemas and names of the tables on a side.
-pub fn table_names(plan: &Plan, side: Side) -> (Vec<String>, Vec<String>) {
-    let namespace = match side {
-        Side::Source => &plan.source.namespace,
-        Side::Target => &plan.target.namespace,
-    };
-    let schemas = plan.tables.iter().map(|t| t.schema.clone().unwrap_or_else(|| namespace.clone())).collect();
-    (schemas, plan.tables.iter().map(|t| t.name.clone()).collect())
 }

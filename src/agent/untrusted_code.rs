@@ -2,9 +2,10 @@
 //! decided here.
 
 use crate::agent::named::NamedThings;
+use crate::agent::table_names::TableNames;
 use crate::agent::{self, catalogs};
 use crate::error::{Failure, SqlState};
-use crate::remote::quote::{literal, text_array};
+use crate::remote::quote::literal;
 use crate::remote::{Connection, RemoteError};
 use std::sync::LazyLock;
 
@@ -97,11 +98,11 @@ pub struct CodeFindings {
 /// Finds code of others in relations, given by their schemas and names, and in what texts name.
 pub fn find_in(
     connection: &mut Connection,
-    (schemas, tables): (Vec<String>, Vec<String>),
+    tables: &TableNames,
     trusted: &[String],
     named: &NamedThings,
 ) -> Result<CodeFindings, RemoteError> {
-    let lists = [&schemas, &tables, &trusted.to_vec()].map(|list| text_array(list));
+    let lists = tables.lists_with(trusted);
     // Some sessions ask this twice: before and after a wait for writers.
     let rows = catalogs::ask_again(
         connection,
@@ -135,11 +136,7 @@ pub fn find_in(
 }
 
 /// Refuses to read relations if that would run code of others. A view is code, too.
-pub fn refuse(
-    connection: &mut Connection,
-    tables: (Vec<String>, Vec<String>),
-    trusted: &[String],
-) -> Result<(), Failure> {
+pub fn refuse(connection: &mut Connection, tables: &TableNames, trusted: &[String]) -> Result<(), Failure> {
     let found = find_in(connection, tables, trusted, &NamedThings::none())?;
     let Some(first) = found.code.first() else { return Ok(()) };
     let text =

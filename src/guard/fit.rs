@@ -5,6 +5,7 @@ use super::error;
 use crate::agent::error::Result;
 use crate::agent::observe;
 use crate::agent::shape::{Column, TableShape};
+use crate::agent::table_names::TableNames;
 use crate::agent::types::TypeFamily;
 use crate::catalog::keyspace::Keyspace;
 use crate::catalog::shard::Shard;
@@ -27,10 +28,9 @@ impl GuardedTables {
             let table = TableName::parse(name).unwrap_or_else(plain);
             (table.schema.unwrap_or_else(|| shard.namespace.clone()), table.name)
         };
-        let (schemas, names): (Vec<String>, Vec<String>) =
-            policies.iter().map(|policy| named(&policy.table_name)).unzip();
+        let names: TableNames = policies.iter().map(|policy| named(&policy.table_name)).collect();
         let columns: Vec<String> = policies.iter().map(|policy| policy.shard_by.clone()).collect();
-        let shapes = observe::tables(session, [&schemas, &names, &columns])?.tables;
+        let shapes = observe::tables(session, &names, &columns)?.tables;
         if shapes.len() != policies.len() {
             return Err(RemoteError::unreadable(session.shard(), "its tables").into());
         }

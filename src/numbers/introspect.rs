@@ -1,12 +1,13 @@
 //! The sequences that fill columns of a keyspace's tables on one shard.
 
 use crate::agent::error::Result;
+use crate::agent::table_names::TableNames;
 use crate::agent::{catalogs, session};
 use crate::catalog::database_location::ITSELF;
 use crate::catalog::shard::Shard;
 use crate::catalog::table_policy::{TableName, TablePolicy};
 use crate::numbers::progression::Numbers;
-use crate::remote::quote::{array_of, literal, text_array};
+use crate::remote::quote::{array_of, literal};
 use crate::remote::{Connection, RemoteError};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
@@ -56,9 +57,7 @@ pub struct OnShard {
     /// Identifies the database and its running server.
     place: String,
     pub sequences: Vec<ShardSequence>,
-    /// The schemas and the names of the tables, in their order.
-    pub schemas: Vec<String>,
-    pub names: Vec<String>,
+    pub tables: TableNames,
 }
 
 impl OnShard {
@@ -73,19 +72,14 @@ pub fn look(shard: Shard, tables: &[TablePolicy], deadline: Instant) -> Result<O
     let mut session = session::open(&shard, "sequences")?;
     session.set_deadline(Some(deadline));
     let place = place_of(&mut session)?;
-    let named: Vec<(String, String, &str)> = tables
-        .iter()
-        .filter_map(|table| {
-            let name = TableName::parse(&table.table_name)?;
-            let schema = name.schema.unwrap_or_else(|| shard.namespace.clone());
-            Some((schema, name.name, table.shard_by.as_str()))
-        })
-        .collect();
-    let list = |of: &dyn Fn(&(String, String, &str)) -> String| named.iter().map(of).collect::<Vec<_>>();
-    let (schemas, names) = (list(&|n| n.0.clone()), list(&|n| n.1.clone()));
-    let lists = [text_array(&schemas), text_array(&names), text_array(&list(&|n| n.2.to_owned()))];
-    let sequences = of_tables(&mut session, &lists)?;
-    Ok(OnShard { shard, session, place, sequences, schemas, names })
+    let named = tables.iter().filter_map(|table| {
+        let name = TableName::parse(&table.table_name)?;
+        let schema = name.schema.unwrap_or_else(|| shard.namespace.clone());
+        Some(((schema, name.name), table.shard_by.clone()))
+    });
+    let (tables, columns): (TableNames, Vec<String>) = named.unzip();
+    let sequences = of_tables(&mut session, &tables.lists_with(&columns))?;
+    Ok(OnShard { shard, session, place, sequences, tables })
 }
 
 /// Identifies the database and the running server of a session: a copy of a disk only differs in the time of its

@@ -73,9 +73,9 @@ struct Other {
 }
 
 fn others(session: &mut Connection, tables: &[Member], place: &ReferencePlace) -> Result<Vec<Other>> {
-    let (schemas, rels) = names(tables, &place.shard);
+    let lists = names(tables, &place.shard).lists();
     let query = include_str!("../../sql/reference/others.sql");
-    let found = session.query(query, &[Some(&text_array(&schemas)), Some(&text_array(&rels))])?;
+    let found = session.query(query, &[Some(&lists[0]), Some(&lists[1])])?;
     let other = |row: Vec<Option<String>>| {
         let [position, token, origin] = <[_; 3]>::try_from(row).ok()?;
         Some(Other { position: position?.parse::<usize>().ok()?.checked_sub(1)?, token: token?, origin })

@@ -4,11 +4,11 @@
 //! names it with the reason.
 
 use super::engine::Engine;
+use crate::agent::catalogs;
 use crate::agent::session::{self, Side};
-use crate::agent::{catalogs, observe};
+use crate::agent::table_names::TableNames;
 use crate::catalog::split;
 use crate::guc;
-use crate::remote::quote::text_array;
 use crate::remote::{Connection, RemoteError};
 use crate::server::txn::transaction;
 use crate::server::wait;
@@ -117,9 +117,8 @@ fn open(engine: &Engine, purpose: &str) -> Result<Connection, RemoteError> {
 
 fn unanalyzed(engine: &mut Engine) -> Result<Vec<AnalyzedTable>, RemoteError> {
     let session = &mut engine.target;
-    let (schemas, names) = observe::table_names(&engine.plan, Side::Target);
     let right = (session.server_version() >= HAS_MAINTAIN).then_some("MAINTAIN");
-    let lists = [schemas, names].map(|list| text_array(&list));
+    let lists = TableNames::of(&engine.plan, Side::Target).lists();
     let parameters = [Some(lists[0].as_str()), Some(&lists[1]), right];
     let rows = catalogs::ask_again(session, "unanalyzed", UNANALYZED, &parameters)?;
     let table = |row: &Vec<Option<String>>| {

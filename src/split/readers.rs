@@ -2,12 +2,12 @@
 //! the agent's, which its subscribers do not have; a subscription writes what the split moves. The check refuses them
 //! before the start.
 
+use crate::agent::catalogs;
 use crate::agent::error::Result;
 use crate::agent::session::Side;
-use crate::agent::{catalogs, observe};
+use crate::agent::table_names::TableNames;
 use crate::catalog::split::Plan;
 use crate::remote::Connection;
-use crate::remote::quote::text_array;
 
 /// Queries that return rows of a check.
 pub const ALL_TABLES: &str = include_str!("../../sql/check/all_tables.sql");
@@ -24,8 +24,7 @@ pub fn find(connection: &mut Connection, plan: &Plan, side: Side) -> Result<Vec<
     let rows = connection
         .run(&format!("SELECT text, hint FROM ({ALL_TABLES}) AS p (name, ok, text, hint) WHERE NOT ok"))?;
     let mut found: Vec<SnapshotReader> = rows.rows.iter().map(|row| reader(row)).collect();
-    let (schemas, names) = observe::table_names(plan, side);
-    let lists = [schemas, names].map(|list| text_array(&list));
+    let lists = TableNames::of(plan, side).lists();
     let is_target = (side == Side::Target).to_string();
     let parameters = [Some(lists[0].as_str()), Some(lists[1].as_str()), Some(is_target.as_str())];
     let rows = catalogs::ask(connection, SUBSCRIBED, &parameters)?;

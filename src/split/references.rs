@@ -4,14 +4,15 @@
 
 use crate::agent::error::{Result, SplitError};
 use crate::agent::reading::LockedTables;
+use crate::agent::seen;
 use crate::agent::session::Side;
 use crate::agent::shape::Column;
-use crate::agent::{observe, seen};
+use crate::agent::table_names::TableNames;
 use crate::catalog::split::{Plan, PlannedTable};
 use crate::catalog::table_policy::Keyless;
 use crate::error::SqlState;
 use crate::remote::copy::Bounds;
-use crate::remote::quote::{ident, literal, text_array};
+use crate::remote::quote::{ident, literal};
 use crate::remote::result::Rows;
 use crate::remote::{Connection, RemoteError};
 use crate::split::table::{SplitTable, computed};
@@ -167,9 +168,8 @@ fn asking(connection: &mut Connection, plan: &Plan, side: Side, with_key: bool) 
 }
 
 fn parameters(plan: &Plan, side: Side) -> [String; 3] {
-    let (schemas, names) = observe::table_names(plan, side);
     let columns: Vec<String> = plan.tables.iter().map(|t| t.shard_by.clone()).collect();
-    [schemas, names, columns].map(|list| text_array(&list))
+    TableNames::of(plan, side).lists_with(&columns)
 }
 
 /// Reads the shard's answer.

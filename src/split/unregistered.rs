@@ -2,8 +2,8 @@
 //! silently. It asks for each of them to be registered: as sharded, or as one whose rows have no key.
 
 use crate::agent::error::{Result, SplitError};
-use crate::agent::observe;
 use crate::agent::session::Side;
+use crate::agent::table_names::TableNames;
 use crate::catalog::shard::schemas_of_others;
 use crate::catalog::split::Plan;
 use crate::catalog::table_policy;
@@ -66,7 +66,7 @@ pub fn find(connection: &mut Connection, plan: &Plan, side: Side) -> Result<Vec<
         Side::Source => &plan.source,
         Side::Target => &plan.target,
     };
-    let (schemas, names) = observe::table_names(plan, side);
+    let TableNames { schemas, names } = TableNames::of(plan, side);
     let columns: Vec<String> = plan.tables.iter().map(|table| table.shard_by.clone()).collect();
     let (others, keyless, of_others) = in_one(|| {
         let shards = [plan.source.shard_key.as_str(), plan.target.shard_key.as_str()];

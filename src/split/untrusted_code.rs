@@ -12,6 +12,7 @@ use crate::agent::observe;
 use crate::agent::reading::{self, LockedTables};
 use crate::agent::seen::{self, SeenTables};
 use crate::agent::session::Side;
+use crate::agent::table_names::TableNames;
 use crate::agent::temporary;
 use crate::agent::untrusted_code::{self, Code, CodeFindings, find_in};
 use crate::catalog::shard::Shard;
@@ -20,7 +21,6 @@ use crate::catalog::{naming, trusted_owner};
 use crate::error::{Failure, SqlState};
 use crate::guc;
 use crate::remote::Connection;
-use crate::remote::quote::text_array;
 use crate::remote::result::Rows;
 use crate::server::txn::with_lock_timeout;
 use crate::split::finding::Finding;
@@ -55,8 +55,8 @@ fn trusted_by(plan: &Plan, side: Side) -> &[String] {
 }
 
 fn find_on(connection: &mut Connection, plan: &Plan, side: Side, trusted: &[String]) -> Result<CodeFindings> {
-    let tables = observe::table_names(plan, side);
-    Ok(find_in(connection, tables, trusted, &NamedThings::by(plan, side))?)
+    let tables = TableNames::of(plan, side);
+    Ok(find_in(connection, &tables, trusted, &NamedThings::by(plan, side))?)
 }
 
 /// Returns the shard of a side, and the other one.
@@ -173,8 +173,7 @@ pub fn reading_within<T>(
     (plan, side): (&Plan, Side),
     body: impl FnOnce(&mut Connection, &LockedTables) -> Result<T>,
 ) -> Result<T> {
-    let (schemas, names) = observe::table_names(plan, side);
-    let locked = reading::begin_all(connection, (&schemas, &names), longest)?;
+    let locked = reading::begin_all(connection, &TableNames::of(plan, side), longest)?;
     let outcome = require_none(connection, plan, side).and_then(|()| body(connection, &locked));
     reading::end(connection, outcome)
 }
@@ -188,8 +187,7 @@ pub fn code_now(connection: &mut Connection, plan: &Plan, side: Side) -> Result<
 
 /// Returns the statements for that, of which one gives rows, to be sent with others.
 pub fn code_statements(connection: &mut Connection, plan: &Plan, side: Side) -> Result<String> {
-    let (schemas, names) = observe::table_names(plan, side);
-    let lists = [schemas, names].map(|list| text_array(&list));
+    let lists = TableNames::of(plan, side).lists();
     let named = NamedThings::by(plan, side);
     let parameters = [&lists[0], &lists[1], &named.schemas, &named.names, &named.columns];
     let parameters = parameters.map(|list| Some(list.as_str()));

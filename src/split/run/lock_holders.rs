@@ -4,12 +4,11 @@
 use crate::agent::blocking_session::OPEN_FOR;
 use crate::agent::blocking_session::SESSION;
 use crate::agent::error::{Result, SplitError};
-use crate::agent::observe;
 use crate::agent::session::{self, Side};
+use crate::agent::table_names::TableNames;
 use crate::catalog::shard::Shard;
 use crate::catalog::split::Plan;
 use crate::remote::RemoteError;
-use crate::remote::quote::text_array;
 use std::time::Duration;
 
 /// The limit for a query whose result only serves `waiting_for`.
@@ -42,7 +41,7 @@ struct Holders {
 /// Reads them without resolving a name that would wait for the table itself.
 fn look(plan: &Plan, side: Side, shard: &Shard) -> Result<Holders> {
     let mut session = session::open_within(shard, &format!("split {} locks", plan.id), LIMIT)?;
-    let (schemas, names) = observe::table_names(plan, side);
+    let lists = TableNames::of(plan, side).lists();
     let query = format!(
         "WITH RECURSIVE moving AS (
              SELECT c.oid FROM ROWS FROM (unnest($1::name[]), unnest($2::name[])) AS t (nspname, relname)
@@ -66,7 +65,7 @@ fn look(plan: &Plan, side: Side, shard: &Shard) -> Result<Holders> {
                 string_agg(text, '; ') FILTER (WHERE is_moving <> is_whole AND is_old)
            FROM ordered"
     );
-    let found = session.query(&query, &[Some(&text_array(&schemas)), Some(&text_array(&names))])?;
+    let found = session.query(&query, &[Some(&lists[0]), Some(&lists[1])])?;
     let mut row = found.rows.into_iter().next().unwrap_or_default().into_iter();
     Ok(Holders { whole: row.next().flatten(), perhaps: row.next().flatten() })
 }

@@ -32,12 +32,11 @@ mod unfollowed;
 mod writers;
 
 use crate::agent::error::{Result, SplitError};
-use crate::agent::observe;
 use crate::agent::session::Side;
+use crate::agent::table_names::TableNames;
 use crate::catalog::sequence;
 use crate::catalog::split::{self, Plan};
 use crate::error::SqlState;
-use crate::remote::quote::text_array;
 use crate::remote::result::Rows;
 use crate::remote::{Connection, RemoteError};
 use crate::server::txn::transaction;
@@ -260,8 +259,8 @@ fn numbers(
     plan: &Plan,
     side: Side,
 ) -> std::result::Result<Vec<Option<String>>, RemoteError> {
-    let (schemas, names) = observe::table_names(plan, side);
-    let rows = connection.query(NUMBERS, &[Some(&text_array(&schemas)), Some(&text_array(&names))])?.rows;
+    let lists = TableNames::of(plan, side).lists();
+    let rows = connection.query(NUMBERS, &[Some(&lists[0]), Some(&lists[1])])?.rows;
     Ok(rows.into_iter().map(|row| row.into_iter().next().flatten()).collect())
 }
 

@@ -1,10 +1,11 @@
 //! The functions of defaults, triggers, constraints and policies, and the objects that they name: on the target these
 //! must exist, and be the same. The texts were read for them already.
 
+use crate::agent::catalogs;
 use crate::agent::deparsed::{canonical, in_schema};
 use crate::agent::error::Result;
 use crate::agent::session::Side;
-use crate::agent::{catalogs, observe};
+use crate::agent::table_names::TableNames;
 use crate::catalog::shard;
 use crate::catalog::split::Plan;
 use crate::remote::Connection;
@@ -197,7 +198,7 @@ fn made_otherwise(
 }
 
 fn moving(plan: &Plan) -> BTreeSet<(String, String)> {
-    let (schemas, names) = observe::table_names(plan, Side::Source);
+    let TableNames { schemas, names } = TableNames::of(plan, Side::Source);
     schemas.into_iter().zip(names).collect()
 }
 
@@ -213,7 +214,7 @@ fn rights(
     let others: Vec<(String, String)> =
         tables.iter().filter(|table| !moving.contains(table)).cloned().collect();
     let mut lacking: BTreeMap<(String, String), Vec<String>> = BTreeMap::new();
-    for (table, text) in rights::of_places(plan, (source, target), &others)? {
+    for (table, text) in rights::of_places(plan, source, target, &others)? {
         lacking.entry(table).or_default().push(text);
     }
     let finding = |((schema, name), texts): ((String, String), Vec<String>)| {

@@ -6,7 +6,8 @@ use super::pair::Places;
 use crate::agent::error::{Result, SplitError};
 use crate::agent::named::NamedThings;
 use crate::agent::session::Side;
-use crate::agent::{observe, untrusted_code};
+use crate::agent::table_names::TableNames;
+use crate::agent::untrusted_code;
 use crate::catalog::split::Plan;
 use crate::catalog::table_policy::{self, Policy};
 use crate::remote::quote::{ident, ident_as_needed, literal, text_array};
@@ -170,7 +171,7 @@ struct Registered {
 }
 
 fn registered(plan: &Plan) -> Registered {
-    let (schemas, names) = observe::table_names(plan, Side::Source);
+    let TableNames { schemas, names } = TableNames::of(plan, Side::Source);
     let (others, keyless) = in_one(|| {
         let shards = [plan.source.shard_key.as_str(), plan.target.shard_key.as_str()];
         (table_policy::of_other_keyspaces(&plan.keyspace, shards), table_policy::keyless(&plan.keyspace))
@@ -259,8 +260,7 @@ fn look(
         Side::Source => &plan.trusted[0],
         Side::Target => &plan.trusted[1],
     };
-    let (schemas, names) = observe::table_names(plan, side);
-    let lists = [&schemas, &names, trusted].map(|list| text_array(list));
+    let lists = TableNames::of(plan, side).lists_with(trusted);
     let plain = session.query(PLAIN, &[Some(name), Some(&lists[0]), Some(&lists[1]), Some(&lists[2])])?;
     let is = |cell: &Option<String>| cell.as_deref() == Some("t");
     match plain.rows.first().map(Vec::as_slice) {
@@ -272,8 +272,8 @@ fn look(
         }
         None | Some(_) => return Ok(NamedRowsLook::Unread(NO_TABLE.to_owned())),
     }
-    let place = (vec![schema.to_owned()], vec![table.to_owned()]);
-    let code = untrusted_code::find_in(session, place, trusted, &NamedThings::none())?.code;
+    let place = TableNames::one(schema, table);
+    let code = untrusted_code::find_in(session, &place, trusted, &NamedThings::none())?.code;
     let why = |code: &untrusted_code::Code| {
         format!("the mover would run untrusted code of {}: {}", code.owner, code.text())
     };

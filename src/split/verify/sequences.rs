@@ -4,12 +4,11 @@
 
 use super::slice::position_of;
 use crate::agent::error::Result;
-use crate::agent::observe;
 use crate::agent::session::Side;
+use crate::agent::table_names::TableNames;
 use crate::catalog::verification::{RowDifference, VerificationStatus};
 use crate::numbers::behind::{self, NumberEnd};
 use crate::numbers::introspect;
-use crate::remote::quote::text_array;
 use crate::split::engine::Engine;
 
 /// Checks them after the cutover, while both sides' tables are locked.
@@ -36,10 +35,8 @@ pub fn look_at(engine: &mut Engine) -> Result<()> {
 
 fn find(engine: &mut Engine, done: &[(usize, usize)]) -> Result<Vec<behind::NumberBehind>> {
     let shard_by: Vec<String> = engine.plan.tables.iter().map(|table| table.shard_by.clone()).collect();
-    let lists = [Side::Source, Side::Target].map(|side| {
-        let (schemas, names) = observe::table_names(&engine.plan, side);
-        [text_array(&schemas), text_array(&names), text_array(&shard_by)]
-    });
+    let lists =
+        [Side::Source, Side::Target].map(|side| TableNames::of(&engine.plan, side).lists_with(&shard_by));
     let is_done = |position: usize| done.iter().any(|(other, _)| *other == position);
     let Engine { reader, target, tables, .. } = engine;
     let of = |name: &dyn Fn(usize) -> String| -> Vec<Option<String>> {

@@ -7,10 +7,11 @@ use crate::agent::error::Result;
 use crate::agent::named::NamedThings;
 use crate::agent::session::Side;
 use crate::agent::shape::{Observation, TableShape};
-use crate::agent::{catalogs, observe, plain, untrusted_code};
+use crate::agent::table_names::TableNames;
+use crate::agent::{catalogs, plain, untrusted_code};
 use crate::catalog::split::{Plan, PlannedTable};
 use crate::remote::Connection;
-use crate::remote::quote::{ident, text_array};
+use crate::remote::quote::ident;
 use crate::split::finding::Finding;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -139,7 +140,7 @@ fn is_same(
     let named = [&promised, &wanted.says].map(|text| plain::qualified(text));
     let [Some(promised_names), Some(wanted_names)] = named else { return Ok(Same::No) };
     let named = NamedThings::of(&[promised_names, wanted_names].concat());
-    let code = untrusted_code::find_in(target, (Vec::new(), Vec::new()), &plan.trusted[1], &named)?.code;
+    let code = untrusted_code::find_in(target, &TableNames::default(), &plan.trusted[1], &named)?.code;
     if let Some(code) = code.first() {
         return Ok(Same::Unread(code.what().to_owned()));
     }
@@ -165,8 +166,7 @@ fn is_same(
 }
 
 fn promises(plan: &Plan, connection: &mut Connection, side: Side) -> Result<Vec<RowPromise>> {
-    let (schemas, names) = observe::table_names(plan, side);
-    let lists = [schemas, names].map(|list| text_array(&list));
+    let lists = TableNames::of(plan, side).lists();
     let rows = catalogs::ask(connection, CONSTRAINTS, &[Some(&lists[0]), Some(&lists[1])])?;
     Ok(rows
         .rows
@@ -224,8 +224,7 @@ fn functions(
     connection: &mut Connection,
     side: Side,
 ) -> Result<BTreeMap<(usize, String), String>> {
-    let (schemas, names) = observe::table_names(plan, side);
-    let lists = [schemas, names].map(|list| text_array(&list));
+    let lists = TableNames::of(plan, side).lists();
     let rows = catalogs::ask(connection, GENERATED, &[Some(&lists[0]), Some(&lists[1])])?;
     let known = |row: &Vec<Option<String>>| {
         let [Some(position), Some(column), Some(made_of)] = row.as_slice() else { return None };
@@ -237,8 +236,7 @@ fn functions(
 /// Checks domains. Both sides have the same ones, or `columns` reports it; but the source may have values from before
 /// a constraint.
 fn domains(plan: &Plan, source: &mut Connection) -> Result<Vec<Finding>> {
-    let (schemas, names) = observe::table_names(plan, Side::Source);
-    let lists = [schemas, names].map(|list| text_array(&list));
+    let lists = TableNames::of(plan, Side::Source).lists();
     let rows = catalogs::ask(source, DOMAINS, &[Some(&lists[0]), Some(&lists[1])])?;
     let mut findings = Vec::new();
     for row in &rows.rows {

@@ -2,13 +2,13 @@
 //! indexes, generated columns and defaults; both sides when they plan a query over an index. A function whose body is
 //! a text finds its names by the search_path: with the mover's it may fail, or mean something else.
 
+use crate::agent::catalogs;
 use crate::agent::error::Result;
 use crate::agent::session::Side;
 use crate::agent::shape::Observation;
-use crate::agent::{catalogs, observe};
+use crate::agent::table_names::TableNames;
 use crate::catalog::split::Plan;
 use crate::remote::Connection;
-use crate::remote::quote::text_array;
 use crate::split::finding::Finding;
 
 const FUNCTIONS: &str = include_str!("../../../../sql/check/functions.sql");
@@ -50,8 +50,7 @@ pub fn is_called(plan: &Plan, source: &Observation, called: &Called) -> bool {
 }
 
 pub fn find(plan: &Plan, side: Side, connection: &mut Connection) -> Result<Vec<Called>> {
-    let (schemas, names) = observe::table_names(plan, side);
-    let lists = [schemas, names].map(|list| text_array(&list));
+    let lists = TableNames::of(plan, side).lists();
     let is_target = (side == Side::Target).to_string();
     let rows = catalogs::ask(connection, FUNCTIONS, &[Some(&lists[0]), Some(&lists[1]), Some(&is_target)])?;
     let mut found = Vec::new();

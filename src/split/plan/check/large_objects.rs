@@ -1,13 +1,14 @@
 //! Columns that name large objects: known by a trigger of the extension `lo`, by their type, or by their values.
 
+use crate::agent::catalogs;
 use crate::agent::error::{Result, SplitError};
 use crate::agent::session::Side;
 use crate::agent::shape::{Column, TableShape};
-use crate::agent::{catalogs, observe};
+use crate::agent::table_names::TableNames;
 use crate::catalog::split::{Plan, PlannedTable};
 use crate::guc;
 use crate::remote::Connection;
-use crate::remote::quote::{array_of, ident, text_array};
+use crate::remote::quote::{array_of, ident};
 use std::collections::BTreeSet;
 
 const LARGE_OBJECTS: &str = include_str!("../../../../sql/check/large_objects.sql");
@@ -64,8 +65,7 @@ impl LargeObjects {
 }
 
 pub fn find(plan: &Plan, source: &mut Connection, moving: &[MovingTable<'_>]) -> Result<LargeObjects> {
-    let (schemas, names) = observe::table_names(plan, Side::Source);
-    let lists = [schemas, names].map(|list| text_array(&list));
+    let lists = TableNames::of(plan, Side::Source).lists();
     let rows = catalogs::ask(source, LARGE_OBJECTS, &[Some(&lists[0]), Some(&lists[1])])?;
     let mut large = LargeObjects { managed: BTreeSet::new(), has_any: false, sampled: BTreeSet::new() };
     for row in &rows.rows {

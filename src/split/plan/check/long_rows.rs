@@ -2,14 +2,15 @@
 //! is bounded: it reads only tables that can have such a row by what they have stored out of line, uses the lengths of
 //! values, and takes a few seconds.
 
+use crate::agent::catalogs;
 use crate::agent::error::{Result, SplitError};
 use crate::agent::session::Side;
 use crate::agent::shape::Column;
-use crate::agent::{catalogs, observe};
+use crate::agent::table_names::TableNames;
 use crate::catalog::split::Plan;
 use crate::guc;
 use crate::remote::Connection;
-use crate::remote::quote::{ident, literal, text_array};
+use crate::remote::quote::{ident, literal};
 use crate::split::finding::Finding;
 use crate::split::table::columns::ColumnSource;
 use crate::split::table::{self, SplitTable};
@@ -45,8 +46,7 @@ pub fn check(plan: &Plan, source: &mut Connection, target: &mut Connection) -> R
 
 /// Returns tables that may have such a row.
 fn candidates(plan: &Plan, source: &mut Connection, limit: u64) -> Result<Vec<usize>> {
-    let (schemas, names) = observe::table_names(plan, Side::Source);
-    let lists = [schemas, names].map(|list| text_array(&list));
+    let lists = TableNames::of(plan, Side::Source).lists();
     let rows = catalogs::ask(source, TOASTED, &[Some(&lists[0]), Some(&lists[1])])?;
     let may = |row: &Vec<Option<String>>| {
         let [Some(position), Some(bytes)] = row.as_slice() else { return None };

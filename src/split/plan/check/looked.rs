@@ -3,9 +3,10 @@
 use super::functions::Called;
 use crate::agent::error::{Result, SplitError};
 use crate::agent::reading::{self, LockedTables};
+use crate::agent::seen;
 use crate::agent::session::Side;
 use crate::agent::shape::{Observation, TableShape};
-use crate::agent::{observe, seen};
+use crate::agent::table_names::TableNames;
 use crate::catalog::split::Plan;
 use crate::guc;
 use crate::remote::Connection;
@@ -28,8 +29,7 @@ pub struct LookedSide {
 /// Begins a transaction in which queries over a side's tables run only code that is checked now. Tables that the mover
 /// may not even read are not queried.
 pub fn hold(session: &mut Connection, plan: &Plan, side: Side) -> Result<LockedTables> {
-    let (schemas, names) = observe::table_names(plan, side);
-    reading::begin(session, (&schemas, &names), guc::remote_timeout())
+    reading::begin(session, &TableNames::of(plan, side), guc::remote_timeout())
 }
 
 /// Removes some tables from an observation, as if they did not exist.

@@ -26,6 +26,7 @@ use crate::agent::reading::LockedTables;
 use crate::agent::session::{self, Side};
 use crate::agent::shape::{Observation, TableShape};
 use crate::agent::state::master;
+use crate::agent::table_names::TableNames;
 use crate::agent::{catalogs, decisions, observe};
 use crate::catalog::reverse_split::{self, WayBack};
 use crate::catalog::shard::Shard;
@@ -33,7 +34,7 @@ use crate::catalog::split::Plan;
 use crate::catalog::split_state::row::SplitState;
 use crate::catalog::split_state::{Goal, Phase};
 use crate::error::{Failure, SqlState, told};
-use crate::remote::quote::{literal, text_array};
+use crate::remote::quote::literal;
 use crate::remote::result::Rows;
 use crate::remote::{Connection, RemoteError};
 use crate::server::txn::in_one;
@@ -348,9 +349,8 @@ fn in_the_way(
     side: Side,
     connection: &mut Connection,
 ) -> std::result::Result<Rows, RemoteError> {
-    let (schemas, names) = observe::table_names(plan, side);
     let columns: Vec<String> = plan.tables.iter().map(|t| t.shard_by.clone()).collect();
-    let lists = [text_array(&schemas), text_array(&names), text_array(&columns)];
+    let lists = TableNames::of(plan, side).lists_with(&columns);
     let is_target = (side == Side::Target).to_string();
     let lists = [Some(lists[0].as_str()), Some(&lists[1]), Some(&lists[2]), Some(&is_target)];
     catalogs::ask(connection, TABLES, &lists)

@@ -5,10 +5,11 @@ use super::rows::look_through;
 use crate::agent::error::Result;
 use crate::agent::session::Side;
 use crate::agent::shape::{Column, Observation};
-use crate::agent::{catalogs, observe, plain};
+use crate::agent::table_names::TableNames;
+use crate::agent::{catalogs, plain};
 use crate::catalog::split::Plan;
 use crate::remote::Connection;
-use crate::remote::quote::{ident, text_array};
+use crate::remote::quote::ident;
 use crate::split::finding::Finding;
 use std::collections::BTreeSet;
 
@@ -117,8 +118,7 @@ fn homeless(
 }
 
 fn leaves(plan: &Plan, connection: &mut Connection, side: Side) -> Result<Vec<FilledPartition>> {
-    let (schemas, names) = observe::table_names(plan, side);
-    let lists = [schemas, names].map(|list| text_array(&list));
+    let lists = TableNames::of(plan, side).lists();
     let rows = catalogs::ask(connection, PARTITIONS, &[Some(&lists[0]), Some(&lists[1])])?;
     let leaf = |row: &Vec<Option<String>>| {
         let cell = |n: usize| row.get(n).cloned().flatten();

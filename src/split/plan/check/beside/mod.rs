@@ -18,12 +18,12 @@ mod settings;
 mod texts;
 
 use crate::agent::error::Result;
-use crate::agent::observe;
 use crate::agent::session::Side;
 use crate::agent::shape::Observation;
+use crate::agent::table_names::TableNames;
 use crate::catalog::split::Plan;
 use crate::remote::Connection;
-use crate::remote::quote::{literal, text_array};
+use crate::remote::quote::literal;
 use crate::split::finding::Finding;
 use crate::split::remark::Remark;
 use crate::words::some_of;
@@ -161,6 +161,5 @@ fn stale(plan: &Plan, there: &[Fact]) -> Option<Finding> {
 
 /// Returns schemas and tables of a side.
 fn lists(plan: &Plan, side: Side) -> [String; 2] {
-    let (schemas, names) = observe::table_names(plan, side);
-    [schemas, names].map(|list| text_array(&list))
+    TableNames::of(plan, side).lists()
 }

@@ -7,6 +7,7 @@ use super::lacks::is_missing;
 use super::rights;
 use crate::agent::catalogs;
 use crate::agent::error::Result;
+use crate::agent::table_names::TableNames;
 use crate::catalog::shard::{self, Shard};
 use crate::catalog::split::Plan;
 use crate::remote::Connection;
@@ -89,7 +90,7 @@ pub fn check(
             (None, Some(_)) => {}
         }
     }
-    found.extend(filled(plan, (source, target), &empty)?);
+    found.extend(filled(plan, source, target, &empty)?);
     let (names, places) = &tables;
     let names_alone = names.iter().map(|(at, _)| *at);
     let facts = (fact::of(source, &lists(names_alone))?, fact::of(target, &lists(places.iter()))?);
@@ -103,7 +104,7 @@ pub fn check(
     let why = |at: &RelationName| here.get(at).map_or("", Relation::why);
     let mut findings: Vec<Finding> =
         found.into_iter().map(|(at, remark, text)| finding(plan, (at, why(at)), remark, &text)).collect();
-    findings.extend(shown(plan, (source, target), &here, known)?);
+    findings.extend(shown(plan, source, target, &here, known)?);
     findings.extend(stale(plan, &here));
     Ok(findings)
 }
@@ -111,7 +112,8 @@ pub fn check(
 /// Checks rows and read rights of relations that views over the moving tables read.
 fn shown(
     plan: &Plan,
-    (source, target): (&mut Connection, &mut Connection),
+    source: &mut Connection,
+    target: &mut Connection,
     here: &NamedRelations,
     known: &[Finding],
 ) -> Result<Vec<Finding>> {
@@ -124,7 +126,7 @@ fn shown(
         here.iter().filter(|(at, relation)| relation.is_shown && relation.view.is_none() && !is_known(at));
     let tables: Vec<RelationName> = tables.map(|(at, _)| at.clone()).collect();
     let mut findings = named_rows::check(plan, source, target, &tables, Why::Shown)?;
-    let missing = rights::of_places(plan, (source, target), &tables)?;
+    let missing = rights::of_places(plan, source, target, &tables)?;
     findings.extend(missing.into_iter().map(|(at, text)| {
         let object = name(&at);
         let detail =
@@ -155,7 +157,8 @@ fn there_of(plan: &Plan, (schema, name): &RelationName) -> RelationName {
 /// the sides exchanged.
 fn filled<'a>(
     plan: &Plan,
-    (source, target): (&mut Connection, &mut Connection),
+    source: &mut Connection,
+    target: &mut Connection,
     empty: &[(&'a RelationName, RelationName)],
 ) -> Result<Vec<(&'a RelationName, Remark, String)>> {
     let [on_source, on_target] = plan.trusted.clone();
@@ -229,6 +232,5 @@ fn find(
 }
 
 fn lists<'a>(tables: impl Iterator<Item = &'a RelationName>) -> [String; 2] {
-    let (schemas, names): (Vec<String>, Vec<String>) = tables.cloned().unzip();
-    [text_array(&schemas), text_array(&names)]
+    tables.cloned().collect::<TableNames>().lists()
 }

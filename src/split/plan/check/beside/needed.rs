@@ -2,9 +2,9 @@
 //! extensions, functions of the tables' schemas. It is found in the inventory that shard_schema_diff() shows.
 
 use crate::agent::error::Result;
-use crate::agent::observe;
 use crate::agent::session::Side;
 use crate::agent::shape::{Observation, TableShape};
+use crate::agent::table_names::TableNames;
 use crate::catalog::split::Plan;
 use crate::remote::Connection;
 use crate::remote::quote::ident_as_needed;
@@ -182,7 +182,7 @@ fn of(
     side: Side,
     functions: &[(String, String)],
 ) -> Result<Vec<Object>> {
-    let (schemas, names) = observe::table_names(plan, side);
+    let TableNames { schemas, names } = TableNames::of(plan, side);
     let tables: Vec<(String, String)> = schemas.into_iter().zip(names).collect();
     let namespace = match side {
         Side::Source => &plan.source.namespace,

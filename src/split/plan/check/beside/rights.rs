@@ -2,10 +2,11 @@
 
 use super::settings::{self, Settings};
 use super::texts::Used;
+use crate::agent::catalogs;
 use crate::agent::deparsed::in_schema;
 use crate::agent::error::Result;
 use crate::agent::session::Side;
-use crate::agent::{catalogs, observe};
+use crate::agent::table_names::TableNames;
 use crate::catalog::split::Plan;
 use crate::remote::quote::{array_of, ident_as_needed, text_array};
 use crate::remote::{Connection, RemoteError};
@@ -60,16 +61,16 @@ pub fn missing(
     let (here, own) = (granted(source, given)?, granted(target, there)?);
     let mut settings = settings::others(plan, &here.settings, &own.settings);
     settings.extend(settings::of_servers(plan, &here.server, &own.server, &settings));
-    let [from, into] = [Side::Source, Side::Target].map(|side| observe::table_names(plan, side));
-    let here = in_schemas(here.rights, &from.0, &into.0);
+    let [from, into] = [Side::Source, Side::Target].map(|side| TableNames::of(plan, side));
+    let here = in_schemas(here.rights, &from.schemas, &into.schemas);
     let mut alone = others(&own.rights, &here);
     alone.retain(|(_, _, right, _)| OF_ROWS.contains(&right.as_str()) || right.starts_with("view "));
-    let alone = in_schemas(alone, &into.0, &from.0);
+    let alone = in_schemas(alone, &into.schemas, &from.schemas);
     let wanted = others(&here, &own.rights);
     // A role that only the target has cannot be compared.
-    let alone = lacking(source, &alone, (&from.0, &from.1))?;
+    let alone = lacking(source, &alone, &from)?;
     let alone = alone.into_iter().filter(|(_, text)| !text.ends_with(NO_ROLE)).collect();
-    Ok(MissingRights { alone, rights: lacking(target, &wanted, (&into.0, &into.1))?, settings })
+    Ok(MissingRights { alone, rights: lacking(target, &wanted, &into)?, settings })
 }
 
 /// Returns the rights that are not among the known ones.
@@ -78,31 +79,21 @@ fn others(rights: &[Right], known: &[Right]) -> Vec<Right> {
     rights.iter().filter(|right| !known.contains(right)).cloned().collect()
 }
 
-/// Returns the rights that the target lacks on tables given by their names, without those that belong to no single
-/// table. `here` and `there` are each side's schemas.
-pub fn of_tables(
-    (source, here): (&mut Connection, &[String]),
-    (target, there): (&mut Connection, &[String]),
-    names: &[String],
-) -> Result<Vec<(Option<usize>, String)>> {
-    let rights = granted(source, &[text_array(here), text_array(names)])?.rights;
-    let wanted: Vec<Right> = rights.into_iter().filter(|right| right.0.is_some()).collect();
-    lacking(target, &wanted, (there, names))
-}
-
-/// Returns the rights that the target lacks on tables given by schema and name on the source, each text with its
-/// table.
+/// Returns the rights that the target lacks on tables given by schema and name on the source, without those that
+/// belong to no single table; each text with its table.
 pub fn of_places(
     plan: &Plan,
-    (source, target): (&mut Connection, &mut Connection),
+    source: &mut Connection,
+    target: &mut Connection,
     tables: &[(String, String)],
 ) -> Result<Vec<((String, String), String)>> {
-    let (here, names): (Vec<String>, Vec<String>) = tables.iter().cloned().unzip();
+    let here: TableNames = tables.iter().cloned().collect();
     let (own, other) = (&plan.source.namespace, &plan.target.namespace);
-    let there: Vec<String> =
-        here.iter().map(|schema| if schema == own { other } else { schema }.clone()).collect();
-    let missing = of_tables((source, &here), (target, &there), &names)?;
-    Ok(missing
+    let schemas = here.schemas.iter().map(|schema| if schema == own { other } else { schema }.clone());
+    let there = TableNames { schemas: schemas.collect(), names: here.names.clone() };
+    let rights = granted(source, &here.lists())?.rights;
+    let wanted: Vec<Right> = rights.into_iter().filter(|right| right.0.is_some()).collect();
+    Ok(lacking(target, &wanted, &there)?
         .into_iter()
         .filter_map(|(position, text)| Some((tables.get(position?)?.clone(), text)))
         .collect())
@@ -128,7 +119,7 @@ pub fn of_used(
     };
     let rows = catalogs::ask(source, USED, &lists)?.rows;
     let wanted: Vec<Right> = rows.into_iter().filter_map(right).collect();
-    let missing = unmet(target, &wanted, (&[], &[]))?.into_iter().filter(|(_, is_role)| *is_role);
+    let missing = unmet(target, &wanted, &TableNames::default())?.into_iter().filter(|(_, is_role)| *is_role);
     Ok(missing.map(|(right, _)| (text(right), right.1.clone())).collect())
 }
 
@@ -136,7 +127,7 @@ pub fn of_used(
 fn lacking(
     target: &mut Connection,
     wanted: &[Right],
-    places: (&[String], &[String]),
+    places: &TableNames,
 ) -> Result<Vec<(Option<usize>, String)>> {
     let mut missing: BTreeMap<(Option<usize>, String), BTreeSet<String>> = BTreeMap::new();
     for (right, is_role) in unmet(target, wanted, places)? {
@@ -155,7 +146,7 @@ fn lacking(
 fn unmet<'a>(
     target: &mut Connection,
     wanted: &'a [Right],
-    (schemas, names): (&[String], &[String]),
+    places: &TableNames,
 ) -> Result<Vec<(&'a Right, bool)>> {
     if wanted.is_empty() {
         return Ok(Vec::new());
@@ -163,8 +154,8 @@ fn unmet<'a>(
     let of = |cell: fn(&Right) -> Option<&str>| array_of(wanted.iter().map(cell));
     let place = |list: &[String]| array_of(wanted.iter().map(|right| list.get(right.0?).map(String::as_str)));
     let lists = [
-        place(schemas),
-        place(names),
+        place(&places.schemas),
+        place(&places.names),
         of(|right| Some(&right.1)),
         of(|right| Some(&right.2)),
         of(|right| right.3.as_deref()),

@@ -8,14 +8,14 @@ mod index;
 mod values;
 
 use crate::agent::error::Result;
-use crate::agent::observe;
 use crate::agent::session::Side;
 use crate::agent::shape::{Observation, TableShape};
+use crate::agent::table_names::TableNames;
 use crate::catalog::split::Plan;
 use crate::numbers::behind::{NumberBehind, NumberEnd};
 use crate::numbers::{self, introspect};
 use crate::remote::Connection;
-use crate::remote::quote::{literal, text_array};
+use crate::remote::quote::literal;
 use crate::split::finding::Finding;
 use crate::split::remark::Remark;
 use crate::split::sequences::functions;
@@ -124,8 +124,7 @@ fn filling(
     (session, shapes, side): (&mut Connection, &[&TableShape], Side),
     read: SurveyRead,
 ) -> Result<comes::UniqueSide> {
-    let (_, names) = observe::table_names(plan, side);
-    let tables = names.into_iter().zip(&plan.tables);
+    let tables = TableNames::of(plan, side).names.into_iter().zip(&plan.tables);
     Ok(comes::UniqueSide {
         sequences: introspect::of_tables(session, &lists(plan, side))?,
         drawn: drawn::of(session, read.draws)?,
@@ -168,14 +167,12 @@ fn behind(
 
 /// Returns the schemas of a side's tables.
 fn schemas(plan: &Plan, side: Side) -> Vec<String> {
-    let (schemas, _) = observe::table_names(plan, side);
-    schemas.into_iter().collect::<BTreeSet<_>>().into_iter().collect()
+    TableNames::of(plan, side).schemas.into_iter().collect::<BTreeSet<_>>().into_iter().collect()
 }
 
 fn lists(plan: &Plan, side: Side) -> [String; 3] {
-    let (schemas, names) = observe::table_names(plan, side);
     let columns: Vec<String> = plan.tables.iter().map(|table| table.shard_by.clone()).collect();
-    [text_array(&schemas), text_array(&names), text_array(&columns)]
+    TableNames::of(plan, side).lists_with(&columns)
 }
 
 /// Returns the finding: where the values come from, and whether that keeps shards apart.
