@@ -224,7 +224,7 @@ pub fn begin(tenure: &Tenure, there: i64) -> Result<bool> {
         }
     }
     untrusted_code::reading(&mut target, plan, Side::Target, |target, _| {
-        take_in(plan, (&mut source, target), &tables, &mut progress)
+        take_in(plan, &mut source, target, &tables, &mut progress)
     })?;
     progress::store_first(&mut target, plan.id, &progress)?;
     Ok(true)
@@ -260,7 +260,8 @@ fn require_same_keys(plan: &Plan, there: i64, baseline: &CopyProgress, tables: &
 /// continue, or are copied anew if an earlier value may have changed.
 fn take_in(
     plan: &Plan,
-    (source, target): (&mut Connection, &mut Connection),
+    source: &mut Connection,
+    target: &mut Connection,
     tables: &[SplitTable],
     progress: &mut CopyProgress,
 ) -> Result<()> {
@@ -268,7 +269,7 @@ fn take_in(
     for (table, known) in tables.iter().zip(&mut progress.tables) {
         let is_known = |before: &str, now: &TableShape| before.is_empty() || before == now.structure();
         if !is_known(&known.structure, &table.source) || !is_known(&known.target_structure, &table.target) {
-            let effect = change_effect::of(plan, (&mut *source, &mut *target), table, known)?;
+            let effect = change_effect::of(plan, source, target, table, known)?;
             if effect.again.is_some() {
                 known.forget_copies();
             }
