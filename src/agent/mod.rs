@@ -22,6 +22,7 @@ pub mod named;
 pub mod native;
 pub mod new_table;
 pub mod observe;
+pub mod observed_side;
 pub mod one_database;
 pub mod opening;
 pub mod plain;

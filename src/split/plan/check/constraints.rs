@@ -5,8 +5,8 @@
 use crate::agent::deparsed::in_schema;
 use crate::agent::error::Result;
 use crate::agent::named::NamedThings;
-use crate::agent::session::Side;
-use crate::agent::shape::{Observation, TableShape};
+use crate::agent::observed_side::ObservedSide;
+use crate::agent::shape::TableShape;
 use crate::agent::table_names::TableNames;
 use crate::agent::{catalogs, plain, untrusted_code};
 use crate::catalog::split::{Plan, PlannedTable};
@@ -37,19 +37,15 @@ struct RowPromise {
     schema: String,
 }
 
-pub fn check(
-    plan: &Plan,
-    (source, ours): (&mut Connection, &Observation),
-    (target, theirs): (&mut Connection, &Observation),
-) -> Result<Vec<Finding>> {
+pub fn check(plan: &Plan, source: &mut ObservedSide, target: &mut ObservedSide) -> Result<Vec<Finding>> {
     let mut findings = domains(plan, source)?;
-    findings.extend(generated(plan, source, target, (ours, theirs))?);
-    let given = promises(plan, source, Side::Source)?;
-    for wanted in promises(plan, target, Side::Target)?.iter().filter(|wanted| !wanted.is_inherited) {
+    findings.extend(generated(plan, source, target)?);
+    let given = promises(source)?;
+    for wanted in promises(target)?.iter().filter(|wanted| !wanted.is_inherited) {
         let (Some(policy), Some(from), Some(to)) = (
             plan.tables.get(wanted.position),
-            ours.tables.get(wanted.position),
-            theirs.tables.get(wanted.position),
+            source.observation.tables.get(wanted.position),
+            target.observation.tables.get(wanted.position),
         ) else {
             continue;
         };
@@ -71,7 +67,7 @@ pub fn check(
                 && promise.columns == wanted.columns
         });
         for promise in alike {
-            match is_same(plan, target, to, promise, wanted)? {
+            match is_same(plan, &mut target.session, to, promise, wanted)? {
                 Same::Yes => {}
                 Same::No => continue,
                 Same::Unread(why) => {
@@ -165,9 +161,9 @@ fn is_same(
     }
 }
 
-fn promises(plan: &Plan, connection: &mut Connection, side: Side) -> Result<Vec<RowPromise>> {
-    let lists = TableNames::of(plan, side).lists();
-    let rows = catalogs::ask(connection, CONSTRAINTS, &[Some(&lists[0]), Some(&lists[1])])?;
+fn promises(side: &mut ObservedSide) -> Result<Vec<RowPromise>> {
+    let lists = side.names.lists();
+    let rows = catalogs::ask(&mut side.session, CONSTRAINTS, &[Some(&lists[0]), Some(&lists[1])])?;
     Ok(rows
         .rows
         .into_iter()
@@ -190,18 +186,15 @@ fn promises(plan: &Plan, connection: &mut Connection, side: Side) -> Result<Vec<
 }
 
 /// Checks that a column that both sides generate has the values of the target's functions there.
-fn generated(
-    plan: &Plan,
-    source: &mut Connection,
-    target: &mut Connection,
-    (ours, theirs): (&Observation, &Observation),
-) -> Result<Vec<Finding>> {
-    let here = functions(plan, source, Side::Source)?;
+fn generated(plan: &Plan, source: &mut ObservedSide, target: &mut ObservedSide) -> Result<Vec<Finding>> {
+    let here = functions(source)?;
     let mut findings = Vec::new();
-    for ((position, column), made_of) in functions(plan, target, Side::Target)? {
-        let (Some(policy), Some(from), Some(to)) =
-            (plan.tables.get(position), ours.tables.get(position), theirs.tables.get(position))
-        else {
+    for ((position, column), made_of) in functions(target)? {
+        let (Some(policy), Some(from), Some(to)) = (
+            plan.tables.get(position),
+            source.observation.tables.get(position),
+            target.observation.tables.get(position),
+        ) else {
             continue;
         };
         let is_mapped = policy.maps.iter().any(|map| map.column == column);
@@ -219,13 +212,9 @@ fn generated(
 }
 
 /// Returns what the generated columns of a side are made of, by table and name.
-fn functions(
-    plan: &Plan,
-    connection: &mut Connection,
-    side: Side,
-) -> Result<BTreeMap<(usize, String), String>> {
-    let lists = TableNames::of(plan, side).lists();
-    let rows = catalogs::ask(connection, GENERATED, &[Some(&lists[0]), Some(&lists[1])])?;
+fn functions(side: &mut ObservedSide) -> Result<BTreeMap<(usize, String), String>> {
+    let lists = side.names.lists();
+    let rows = catalogs::ask(&mut side.session, GENERATED, &[Some(&lists[0]), Some(&lists[1])])?;
     let known = |row: &Vec<Option<String>>| {
         let [Some(position), Some(column), Some(made_of)] = row.as_slice() else { return None };
         Some(((position.parse().ok()?, column.clone()), made_of.clone()))
@@ -235,9 +224,9 @@ fn functions(
 
 /// Checks domains. Both sides have the same ones, or `columns` reports it; but the source may have values from before
 /// a constraint.
-fn domains(plan: &Plan, source: &mut Connection) -> Result<Vec<Finding>> {
-    let lists = TableNames::of(plan, Side::Source).lists();
-    let rows = catalogs::ask(source, DOMAINS, &[Some(&lists[0]), Some(&lists[1])])?;
+fn domains(plan: &Plan, source: &mut ObservedSide) -> Result<Vec<Finding>> {
+    let lists = source.names.lists();
+    let rows = catalogs::ask(&mut source.session, DOMAINS, &[Some(&lists[0]), Some(&lists[1])])?;
     let mut findings = Vec::new();
     for row in &rows.rows {
         let [Some(position), Some(column), Some(domain), Some(name)] = row.as_slice() else { continue };

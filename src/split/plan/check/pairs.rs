@@ -1,7 +1,7 @@
 //! Tables that take each other's rows: columns, types and keys of both sides.
 
 use super::encoding;
-use super::looked::LookedSide;
+use crate::agent::observed_side::ObservedSide;
 use crate::agent::shape::{Column, TableShape};
 use crate::catalog::split::{Plan, PlannedTable};
 use crate::remote::quote::{ident, literal};
@@ -9,7 +9,7 @@ use crate::split::finding::Finding;
 use crate::split::table::columns::{self, ColumnSource};
 
 /// Compares tables that take each other's rows, in two different places.
-pub fn compare(plan: &Plan, source: &LookedSide, target: &LookedSide, findings: &mut Vec<Finding>) {
+pub fn compare(plan: &Plan, source: &ObservedSide, target: &ObservedSide, findings: &mut Vec<Finding>) {
     findings.extend(encoding::of_both(source, target));
     for ((from, to), policy) in
         source.observation.tables.iter().zip(&target.observation.tables).zip(&plan.tables)

@@ -3,6 +3,7 @@
 
 use super::rows::look_through;
 use crate::agent::error::Result;
+use crate::agent::observed_side::ObservedSide;
 use crate::agent::session::Side;
 use crate::agent::shape::{Column, Observation};
 use crate::agent::table_names::TableNames;
@@ -25,11 +26,8 @@ struct FilledPartition {
     lacking: Option<String>,
 }
 
-pub fn check(
-    plan: &Plan,
-    (source, ours): (&mut Connection, &Observation),
-    target: &mut Connection,
-) -> Result<Vec<Finding>> {
+pub fn check(plan: &Plan, source: &mut ObservedSide, target: &mut Connection) -> Result<Vec<Finding>> {
+    let ObservedSide { session: source, observation: ours, .. } = source;
     let there = leaves(plan, target, Side::Target)?;
     if there.is_empty() {
         return Ok(Vec::new());

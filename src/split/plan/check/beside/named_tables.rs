@@ -7,6 +7,7 @@ use super::lacks::is_missing;
 use super::rights;
 use crate::agent::catalogs;
 use crate::agent::error::Result;
+use crate::agent::observed_side::ObservedSide;
 use crate::agent::table_names::TableNames;
 use crate::catalog::shard::{self, Shard};
 use crate::catalog::split::Plan;
@@ -60,15 +61,17 @@ type NamedRelations = BTreeMap<RelationName, Relation>;
 /// Runs the check. `known`: what other parts have found.
 pub fn check(
     plan: &Plan,
-    (source, given): (&mut Connection, &[String; 2]),
-    (target, there): (&mut Connection, &[String; 2]),
-    (words, known): (&BTreeSet<String>, &[Finding]),
+    source: &mut ObservedSide,
+    target: &mut ObservedSide,
+    words: &BTreeSet<String>,
+    known: &[Finding],
 ) -> Result<Vec<Finding>> {
-    let here = find(source, (&plan.source, given), words)?;
+    let here = find(source, &plan.source, words)?;
     if here.is_empty() {
         return Ok(Vec::new());
     }
-    let own = find(target, (&plan.target, there), words)?;
+    let own = find(target, &plan.target, words)?;
+    let (source, target) = (&mut source.session, &mut target.session);
     let both = here.iter().filter_map(|(at, relation)| {
         let there = there_of(plan, at);
         own.get(&there).map(|other| (at, relation, there, other))
@@ -103,7 +106,7 @@ pub fn check(
     }
     let why = |at: &RelationName| here.get(at).map_or("", Relation::why);
     let mut findings: Vec<Finding> =
-        found.into_iter().map(|(at, remark, text)| finding(plan, (at, why(at)), remark, &text)).collect();
+        found.into_iter().map(|(at, remark, text)| finding(plan, at, why(at), remark, &text)).collect();
     findings.extend(shown(plan, source, target, &here, known)?);
     findings.extend(stale(plan, &here));
     Ok(findings)
@@ -180,7 +183,7 @@ fn name((schema, name): &RelationName) -> String {
     format!("{}.{}", ident_as_needed(schema), ident_as_needed(name))
 }
 
-fn finding(plan: &Plan, (at, why): (&RelationName, &str), remark: Remark, text: &str) -> Finding {
+fn finding(plan: &Plan, at: &RelationName, why: &str, remark: Remark, text: &str) -> Finding {
     let object = name(at);
     let what = if remark == Remark::Alone { "the target alone has" } else { "the target lacks" };
     let detail = format!("{object}, which {why}: {what} {text}");
@@ -203,11 +206,8 @@ fn lacking(fact: &Fact, there: &[Fact]) -> Option<String> {
     }
 }
 
-fn find(
-    session: &mut Connection,
-    (shard, lists): (&Shard, &[String; 2]),
-    words: &BTreeSet<String>,
-) -> Result<NamedRelations> {
+fn find(side: &mut ObservedSide, shard: &Shard, words: &BTreeSet<String>) -> Result<NamedRelations> {
+    let (session, lists) = (&mut side.session, side.names.lists());
     let of_others = text_array(&in_one(|| shard::schemas_of_others(shard)));
     let words: Vec<String> = words.iter().cloned().collect();
     let words = text_array(&words);

@@ -5,7 +5,7 @@ use super::texts::Used;
 use crate::agent::catalogs;
 use crate::agent::deparsed::in_schema;
 use crate::agent::error::Result;
-use crate::agent::session::Side;
+use crate::agent::observed_side::ObservedSide;
 use crate::agent::table_names::TableNames;
 use crate::catalog::split::Plan;
 use crate::remote::quote::{array_of, ident_as_needed, text_array};
@@ -53,24 +53,21 @@ const OF_OTHERS: [&str; 6] = [
     "CREATE in schema",
 ];
 
-pub fn missing(
-    plan: &Plan,
-    (source, given): (&mut Connection, &[String; 2]),
-    (target, there): (&mut Connection, &[String; 2]),
-) -> Result<MissingRights> {
-    let (here, own) = (granted(source, given)?, granted(target, there)?);
+pub fn missing(plan: &Plan, source: &mut ObservedSide, target: &mut ObservedSide) -> Result<MissingRights> {
+    let ObservedSide { session: source, names: from, .. } = source;
+    let ObservedSide { session: target, names: into, .. } = target;
+    let (here, own) = (granted(source, from)?, granted(target, into)?);
     let mut settings = settings::others(plan, &here.settings, &own.settings);
     settings.extend(settings::of_servers(plan, &here.server, &own.server, &settings));
-    let [from, into] = [Side::Source, Side::Target].map(|side| TableNames::of(plan, side));
     let here = in_schemas(here.rights, &from.schemas, &into.schemas);
     let mut alone = others(&own.rights, &here);
     alone.retain(|(_, _, right, _)| OF_ROWS.contains(&right.as_str()) || right.starts_with("view "));
     let alone = in_schemas(alone, &into.schemas, &from.schemas);
     let wanted = others(&here, &own.rights);
     // A role that only the target has cannot be compared.
-    let alone = lacking(source, &alone, &from)?;
+    let alone = lacking(source, &alone, from)?;
     let alone = alone.into_iter().filter(|(_, text)| !text.ends_with(NO_ROLE)).collect();
-    Ok(MissingRights { alone, rights: lacking(target, &wanted, &into)?, settings })
+    Ok(MissingRights { alone, rights: lacking(target, &wanted, into)?, settings })
 }
 
 /// Returns the rights that are not among the known ones.
@@ -91,7 +88,7 @@ pub fn of_places(
     let (own, other) = (&plan.source.namespace, &plan.target.namespace);
     let schemas = here.schemas.iter().map(|schema| if schema == own { other } else { schema }.clone());
     let there = TableNames { schemas: schemas.collect(), names: here.names.clone() };
-    let rights = granted(source, &here.lists())?.rights;
+    let rights = granted(source, &here)?.rights;
     let wanted: Vec<Right> = rights.into_iter().filter(|right| right.0.is_some()).collect();
     Ok(lacking(target, &wanted, &there)?
         .into_iter()
@@ -103,13 +100,14 @@ pub fn of_places(
 /// object, and the role.
 pub fn of_used(
     plan: &Plan,
-    (source, given): (&mut Connection, &[String; 2]),
+    source: &mut ObservedSide,
     target: &mut Connection,
     used: &Used,
 ) -> Result<Vec<(String, String)>> {
     let (schemas, names): (Vec<String>, Vec<String>) = used.functions.iter().cloned().unzip();
     let words: Vec<String> = used.words.iter().cloned().collect();
     let lists = [text_array(&schemas), text_array(&names), text_array(&words)];
+    let given = source.names.lists();
     let lists = [&given[0], &given[1], &lists[0], &lists[1], &lists[2]].map(|list| Some(list.as_str()));
     let [from, into] = [&plan.source.namespace, &plan.target.namespace].map(|name| ident_as_needed(name));
     let right = |row: Vec<Option<String>>| -> Option<Right> {
@@ -117,7 +115,7 @@ pub fn of_used(
         let of = of.map(|of| if of == from { into.clone() } else { in_schema(&of, &from, &into) });
         Some((None, role?, right?, of))
     };
-    let rows = catalogs::ask(source, USED, &lists)?.rows;
+    let rows = catalogs::ask(&mut source.session, USED, &lists)?.rows;
     let wanted: Vec<Right> = rows.into_iter().filter_map(right).collect();
     let missing = unmet(target, &wanted, &TableNames::default())?.into_iter().filter(|(_, is_role)| *is_role);
     Ok(missing.map(|(right, _)| (text(right), right.1.clone())).collect())
@@ -192,7 +190,8 @@ fn in_schemas(rights: Vec<Right>, from: &[String], into: &[String]) -> Vec<Right
     rights.into_iter().map(there).collect()
 }
 
-fn granted(session: &mut Connection, lists: &[String; 2]) -> Result<Granted> {
+fn granted(session: &mut Connection, tables: &TableNames) -> Result<Granted> {
+    let lists = tables.lists();
     let rows = catalogs::ask(session, GRANTED, &[Some(&lists[0]), Some(&lists[1])])?;
     let mut granted = Granted::default();
     let mut read = |row: &Vec<Option<String>>| -> Option<()> {
