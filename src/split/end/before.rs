@@ -39,7 +39,7 @@ fn require_fit_rows(engine: &mut Engine, accepts: bool) -> Result<()> {
     let Engine { plan, control, target, .. } = engine;
     let inbound_fk = untrusted_code::reading(control, plan, Side::Source, |source, locked| {
         if !accepts {
-            leaves::check_source_before_finish((source, locked), target, plan)?;
+            leaves::check_source_before_finish(source, locked, target, plan)?;
         }
         references::staying_rows(source, plan, locked)
     })?;
@@ -53,7 +53,7 @@ pub fn require_frozen(engine: &mut Engine) -> Result<()> {
     require_same_tables(engine)?;
     let Engine { plan, control, target, .. } = engine;
     untrusted_code::reading(control, plan, Side::Source, |source, locked| {
-        leaves::check_source_before_finish((source, locked), target, plan)
+        leaves::check_source_before_finish(source, locked, target, plan)
     })
 }
 
