@@ -54,8 +54,8 @@ pub fn unknown(connection: &mut Connection, shard: &Shard) -> Result<Vec<Decisio
             }
             Some(DecisionKeys::Noted) => decision::keys(connection, &shard.namespace, &decision.keyspace)?,
             Some(DecisionKeys::Earlier) => {
-                let of = (&*decision.keyspace, decision.split_id, &*decision.token);
-                decision::earlier_keys(connection, &shard.namespace, of)?
+                let Decision { keyspace, split_id, token, .. } = &decision;
+                decision::earlier_keys(connection, &shard.namespace, keyspace, *split_id, token)?
             }
             None => None,
         };

@@ -88,7 +88,7 @@ pub fn begin(connection: &mut Connection, tables: &TableNames, longest: Duration
                 if !error.is_lock_timeout() && !error.is("42P01") && !error.is("3F000") {
                     return Err(error.into());
                 }
-                short_lock::blockers(connection, (TableLock::AccessShare, &names), &error)?
+                short_lock::blockers(connection, TableLock::AccessShare, &names, &error)?
             }
         };
         Ok(Attempt::Waits(reason))

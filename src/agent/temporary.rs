@@ -35,7 +35,7 @@ pub fn require_none(shard: &str, answer: &Rows) -> Result<()> {
 }
 
 /// Asks the session itself.
-pub fn require_known(connection: &mut Connection, (plan, side): (&Plan, Side), which: &str) -> Result<()> {
+pub fn require_known(connection: &mut Connection, plan: &Plan, side: Side, which: &str) -> Result<()> {
     let answer = connection.run(&asked(plan, side, which))?;
     require_none(connection.shard(), &answer)
 }

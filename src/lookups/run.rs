@@ -237,7 +237,8 @@ impl LookupTurns {
                     lookup::report(
                         &lookup.name,
                         &shard.shard_key,
-                        (turn.waiting, turn.lag_seconds),
+                        turn.waiting,
+                        turn.lag_seconds,
                         turn.waits_for.as_deref(),
                     );
                 });

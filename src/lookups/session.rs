@@ -130,7 +130,7 @@ impl SessionLook {
         let error = match connection.run_for_each(&format!("{lock}; {code}")) {
             Ok(answers) => {
                 let code = answers.first().and_then(Rows::scalar).unwrap_or_default();
-                return self.require_none(connection, watched, (code, trusted)).map(|()| true);
+                return self.require_none(connection, watched, code, trusted).map(|()| true);
             }
             Err(error) => error,
         };
@@ -151,7 +151,8 @@ impl SessionLook {
         &mut self,
         connection: &mut Connection,
         watched: &WatchedColumn,
-        (code, trusted): (&str, &[String]),
+        code: &str,
+        trusted: &[String],
     ) -> Result<()> {
         let (table, code) = (watched.qualified(), (code.to_owned(), trusted.to_vec()));
         if self.0.get(&table) != Some(&code) {

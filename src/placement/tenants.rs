@@ -150,7 +150,7 @@ pub fn reserve_for_split(
     keyspace: &str,
     keys: &[String],
 ) -> Result<(), Failure> {
-    reserve(split_id, target, (keyspace, keys), false)
+    reserve(split_id, target, keyspace, keys, false)
 }
 
 /// Reserves slots for a split that had them before, even beyond the free ones.
@@ -160,13 +160,14 @@ pub fn reserve_beyond_for_split(
     keyspace: &str,
     keys: &[String],
 ) -> Result<(), Failure> {
-    reserve(split_id, target, (keyspace, keys), true)
+    reserve(split_id, target, keyspace, keys, true)
 }
 
 fn reserve(
     split_id: i64,
     target: &Shard,
-    (keyspace, keys): (&str, &[String]),
+    keyspace: &str,
+    keys: &[String],
     beyond: bool,
 ) -> Result<(), Failure> {
     if target.capacity.is_none() {

@@ -33,7 +33,7 @@ pub fn require_followed(
             continue;
         }
         let Some(member) = tables.get(other.position) else { continue };
-        return Err(of_another(session.shard(), set, (member, place), other.origin));
+        return Err(of_another(session.shard(), set, member, place, other.origin));
     }
     Ok(())
 }
@@ -86,7 +86,8 @@ fn others(session: &mut Connection, tables: &[Member], place: &ReferencePlace) -
 fn of_another(
     shard: &str,
     set: &ReferenceSet,
-    (member, place): (&Member, &ReferencePlace),
+    member: &Member,
+    place: &ReferencePlace,
     origin: Option<String>,
 ) -> SplitError {
     let table = full_name(member, place);

@@ -160,7 +160,7 @@ fn follow(set: &ReferenceSet, memory: &mut SetMemory, by: &ReferenceWorker<'_>) 
     if pulse.is_full {
         copies.values_mut().for_each(|copy| copy.has_all_of = None);
     }
-    let entries = match step_on_each(set, (origin, copies), by, &pulse, began) {
+    let entries = match step_on_each(set, origin, copies, by, &pulse, began) {
         Ok(entries) => entries,
         Err(error) if is_over(set, &error) => return Err(Superseded),
         Err(error) => {
@@ -195,7 +195,8 @@ fn follow(set: &ReferenceSet, memory: &mut SetMemory, by: &ReferenceWorker<'_>) 
 /// that has taken over, are returned; those of a copy are kept with it.
 fn step_on_each(
     set: &ReferenceSet,
-    (origin, copies): (&mut ReferenceOrigin, &mut BTreeMap<String, ReferenceCopy>),
+    origin: &mut ReferenceOrigin,
+    copies: &mut BTreeMap<String, ReferenceCopy>,
     by: &ReferenceWorker<'_>,
     pulse: &Pulse,
     began: SystemTime,

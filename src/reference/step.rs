@@ -244,7 +244,7 @@ fn look_through(
         let shards = [set.origin.shard.shard_key.as_str(), place.shard.shard_key.as_str()];
         pairs.push(ReferenceTable::of(member, [(from, shards[0]), (to, shards[1])])?);
     }
-    table::find_references(session, set, (tables, place), &mut pairs)?;
+    table::find_references(session, set, tables, place, &mut pairs)?;
     Ok(FitTables { there, here, pairs })
 }
 

@@ -167,7 +167,8 @@ impl ReferenceTable {
 pub fn find_references(
     session: &mut Connection,
     set: &ReferenceSet,
-    (tables, place): (&[Member], &ReferencePlace),
+    tables: &[Member],
+    place: &ReferencePlace,
     pairs: &mut [ReferenceTable],
 ) -> Result<()> {
     let lists = names(tables, &place.shard).lists_with(&vec![String::new(); tables.len()]);

@@ -294,7 +294,7 @@ fn decided(
     let (Some(version), CutoverStep::Moved) = (state.version_cutover, state.cutover_step) else {
         return Ok(Vec::new());
     };
-    let told = side_state_check::difference(session, plan, side, (wanted, version))?;
+    let told = side_state_check::difference(session, plan, side, wanted, version)?;
     let mut found: Vec<DiagnosedProblem> = told
         .map(|text| (text, Some(format!("SELECT shard_split_resume({}) restores its state.", plan.id))))
         .into_iter()

@@ -163,14 +163,15 @@ pub fn reading<T>(
     side: Side,
     body: impl FnOnce(&mut Connection, &LockedTables) -> Result<T>,
 ) -> Result<T> {
-    reading_within(guc::remote_timeout(), connection, (plan, side), body)
+    reading_within(guc::remote_timeout(), connection, plan, side, body)
 }
 
 /// Reads them with a limit on the wait for locks, for a caller that others wait for.
 pub fn reading_within<T>(
     longest: Duration,
     connection: &mut Connection,
-    (plan, side): (&Plan, Side),
+    plan: &Plan,
+    side: Side,
     body: impl FnOnce(&mut Connection, &LockedTables) -> Result<T>,
 ) -> Result<T> {
     let locked = reading::begin_all(connection, &TableNames::of(plan, side), longest)?;
@@ -276,7 +277,7 @@ impl WatchedCode {
         let now = seen.read(connection, plan, *side, &answers.into_iter().next().unwrap_or_default())?;
         look_through(connection, plan, *side, now.code())?;
         if seen.is_new() {
-            temporary::require_known(connection, (plan, *side), temporary::COMPARED)?;
+            temporary::require_known(connection, plan, *side, temporary::COMPARED)?;
         }
         Ok(())
     }

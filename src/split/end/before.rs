@@ -64,13 +64,15 @@ pub fn require_told(engine: &mut Engine, version: i64) -> Result<()> {
         &mut engine.control,
         &engine.plan,
         Side::Source,
-        (SideState::Moved, version),
+        SideState::Moved,
+        version,
     )?;
     let target = side_state_check::difference(
         &mut engine.target,
         &engine.plan,
         Side::Target,
-        (SideState::Open, version),
+        SideState::Open,
+        version,
     )?;
     let Some(text) = source.or(target) else {
         return Ok(());

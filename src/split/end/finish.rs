@@ -101,8 +101,7 @@ fn require_still_open(mut target: Connection, plan: &Plan, version: i64) -> Resu
     if side::is_left(&mut target, plan.id)? {
         return Ok(target);
     }
-    let difference =
-        side_state_check::difference(&mut target, plan, Side::Target, (SideState::Open, version))?;
+    let difference = side_state_check::difference(&mut target, plan, Side::Target, SideState::Open, version)?;
     let Some(text) = difference else { return Ok(target) };
     let (source, shard) = (&plan.source.shard_key, &plan.target.shard_key);
     Err(SplitError::failed(
@@ -128,7 +127,7 @@ fn require_still_moved(
     can_show: bool,
 ) -> Result<Connection> {
     let difference =
-        side_state_check::difference(&mut source, plan, Side::Source, (SideState::Moved, version))?;
+        side_state_check::difference(&mut source, plan, Side::Source, SideState::Moved, version)?;
     let Some(text) = difference else { return Ok(source) };
     if can_show {
         transaction(|| begin_again(plan.id, &text));

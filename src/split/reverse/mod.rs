@@ -215,7 +215,7 @@ pub fn begin(tenure: &Tenure, there: i64) -> Result<bool> {
     let on_target = seen::look(&mut target, plan, Side::Target)?;
     // This is checked once its side is installed: a source that is restored from now on loses that side, too.
     let frozen = require_frozen(tenure, there)?;
-    let mut progress = arrived(baseline, (&on_source, &on_target), &frozen.tables);
+    let mut progress = arrived(baseline, &on_source, &on_target, &frozen.tables);
     progress.again = frozen.again;
     let shapes = on_target.tables.iter().zip(&frozen.tables);
     for (table, (shape, known)) in progress.tables.iter_mut().zip(shapes) {
@@ -288,7 +288,8 @@ fn take_in(
 /// the split has left them.
 fn arrived(
     baseline: CopyProgress,
-    (on_source, on_target): (&Observation, &Observation),
+    on_source: &Observation,
+    on_target: &Observation,
     there: &[TableProgress],
 ) -> CopyProgress {
     let shapes = on_source.tables.iter().zip(&on_target.tables);
@@ -330,7 +331,7 @@ fn require_frozen(tenure: &Tenure, there: i64) -> Result<Frozen> {
     for (side, wanted) in [(Side::Source, SideState::Moved), (Side::Target, SideState::Open)] {
         let Engine { control, target, plan, .. } = &mut engine;
         let session = if side == Side::Source { control } else { target };
-        if let Some(text) = side_state_check::difference(session, plan, side, (wanted, version))? {
+        if let Some(text) = side_state_check::difference(session, plan, side, wanted, version)? {
             // The split's own worker handles that.
             transaction(|| split_state::cutover::step(there, CutoverStep::Decided));
             return Err(SplitError::Retry(text));

@@ -190,7 +190,7 @@ impl RaisedSequences {
             return Ok(());
         }
         let (Some(from), Some(to)) = (source.get(3), target.get(3)) else { return Ok(()) };
-        let mut positions = positions::read((&engine.control, from), (&engine.target, to), &self.pairs)?;
+        let mut positions = positions::read(&engine.control, from, &engine.target, to, &self.pairs)?;
         for (position, before) in positions.iter_mut().zip(&self.reached) {
             position.to = position.to.map(|to| to.known_as(*before));
         }
@@ -235,7 +235,7 @@ impl RaisedSequences {
 
     /// Returns the positions: the source's as reported, the target's as they were raised.
     fn positions_of(&self, source: &Connection, rows: &Rows) -> Result<Vec<SequencePosition>> {
-        positions::with_reached((source, rows), &self.pairs, &self.reached)
+        positions::with_reached(source, rows, &self.pairs, &self.reached)
     }
 }
 

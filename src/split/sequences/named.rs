@@ -93,7 +93,7 @@ pub fn check(
         Finding::remark_of(plan.reverse_of, Remark::Lacking, &object, detail)
     });
     let mut findings: Vec<Finding> = missing.collect();
-    findings.extend(made_of_others(plan, &both, (&made_of, &made_there)));
+    findings.extend(made_of_others(plan, &both, &made_of, &made_there));
     findings.extend(otherwise(plan, source, target, &here, texts)?);
     let tables = both.into_iter().filter(|thing| thing.kind == "table");
     let tables: Vec<(String, String)> = tables.map(|thing| (thing.schema, thing.name)).collect();
@@ -141,7 +141,8 @@ pub fn counters(
 fn made_of_others(
     plan: &Plan,
     both: &[Thing],
-    (here, there): (&BTreeMap<Thing, String>, &BTreeMap<Thing, String>),
+    here: &BTreeMap<Thing, String>,
+    there: &BTreeMap<Thing, String>,
 ) -> Vec<Finding> {
     let places = Places { source: &plan.source.namespace, target: &plan.target.namespace };
     let is_other = |thing: &&Thing| {

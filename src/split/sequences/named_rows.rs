@@ -101,13 +101,13 @@ pub fn check(
     for (_, place @ (schema, table)) in open.iter().enumerate().filter(|(number, _)| !parts.contains(number))
     {
         let most = why.most();
-        let here = rows(source, (plan, Side::Source), (schema, table), most)?;
-        let there = places.there(schema);
+        let here = rows(source, plan, Side::Source, &TableNames::one(schema, table), most)?;
+        let there = TableNames::one(&places.there(schema), table);
         let is_counted = why.is_counted(table);
         let what = match &here {
             Ok((0, _)) if !is_counted => continue,
             Ok((n, _)) if *n > most => others(&format!("more than {most} rows")),
-            Ok(found) if rows(target, (plan, Side::Target), (&there, table), most)?.as_ref() == Ok(found) => {
+            Ok(found) if rows(target, plan, Side::Target, &there, most)?.as_ref() == Ok(found) => {
                 if is_counted {
                     "these functions write to it while the split runs, and their changes on the source, for example of a counter, stay there".to_owned()
                 } else {
@@ -210,11 +210,12 @@ fn parts(source: &mut Connection, tables: &[&(String, String)]) -> Result<BTreeS
 /// owner could have defined the cast.
 fn rows(
     session: &mut Connection,
-    (plan, side): (&Plan, Side),
-    (schema, table): (&str, &str),
+    plan: &Plan,
+    side: Side,
+    table: &TableNames,
     most: usize,
 ) -> Result<std::result::Result<(usize, String), String>> {
-    let name = format!("{}.{}", ident(schema), ident(table));
+    let name = table.qualified(0).unwrap_or_default();
     let query = format!(
         "SELECT pg_catalog.count(*), pg_catalog.md5(pg_catalog.string_agg(r.row, '' ORDER BY r.row COLLATE pg_catalog.\"C\"))
            FROM (SELECT pg_catalog.md5(pg_catalog.textin(pg_catalog.record_out(t.*))) AS row FROM {name} t LIMIT {}) r",
@@ -222,7 +223,7 @@ fn rows(
     );
     let found = session.undone(|session| {
         session.run(&format!("LOCK TABLE {name} IN ACCESS SHARE MODE"))?;
-        match look(session, (plan, side), (schema, table), &name)? {
+        match look(session, plan, side, table, &name)? {
             NamedRowsLook::Unread(why) => Ok(Err(why)),
             NamedRowsLook::Empty => Ok(Ok(None)),
             NamedRowsLook::May => session.query(&query, &[]).map(|rows| Ok(Some(rows))),
@@ -252,8 +253,9 @@ enum NamedRowsLook {
 
 fn look(
     session: &mut Connection,
-    (plan, side): (&Plan, Side),
-    (schema, table): (&str, &str),
+    plan: &Plan,
+    side: Side,
+    table: &TableNames,
     name: &str,
 ) -> std::result::Result<NamedRowsLook, RemoteError> {
     let trusted = match side {
@@ -272,8 +274,7 @@ fn look(
         }
         None | Some(_) => return Ok(NamedRowsLook::Unread(NO_TABLE.to_owned())),
     }
-    let place = TableNames::one(schema, table);
-    let code = untrusted_code::find_in(session, &place, trusted, &NamedThings::none())?.code;
+    let code = untrusted_code::find_in(session, table, trusted, &NamedThings::none())?.code;
     let why = |code: &untrusted_code::Code| {
         format!("the mover would run untrusted code of {}: {}", code.owner, code.text())
     };

@@ -48,7 +48,8 @@ impl LargeObjects {
         &self,
         plan: &Plan,
         source: &mut Connection,
-        (position, table): (usize, &MovingTable<'_>),
+        position: usize,
+        table: &MovingTable<'_>,
         column: &Column,
     ) -> Result<Option<NamedObjects>> {
         let is_managed = self.managed.contains(&(position, column.name.clone()));

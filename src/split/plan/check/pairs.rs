@@ -18,7 +18,7 @@ pub fn compare(plan: &Plan, source: &ObservedSide, target: &ObservedSide, findin
             continue;
         }
         findings.extend(columns(policy, from, to));
-        findings.extend(types(plan, policy, (from, to)));
+        findings.extend(types(plan, policy, from, to));
         findings.extend(keys(from, to));
         findings.push(Finding::new(
             "same primary key",
@@ -53,7 +53,7 @@ fn columns(policy: &PlannedTable, from: &TableShape, to: &TableShape) -> Vec<Fin
 
 /// Checks the types of columns that are copied as they are. The author of a computed column has decided about its
 /// type.
-fn types(plan: &Plan, policy: &PlannedTable, (from, to): (&TableShape, &TableShape)) -> Vec<Finding> {
+fn types(plan: &Plan, policy: &PlannedTable, from: &TableShape, to: &TableShape) -> Vec<Finding> {
     let mut findings = Vec::new();
     for pair in columns::pair(from, to, &policy.maps, &[]).pairs {
         let ColumnSource::Column(name) = &pair.source else { continue };

@@ -99,7 +99,7 @@ impl RowsOf {
             RowsOf::None => Ok(none_yet(shape, cell(2))),
             RowsOf::Staying => {
                 let count = |at: usize| number::count(connection.shard(), "the number of rows", cell(at));
-                Ok(staying(shape, (count(0)?, count(1)?), cell(2)))
+                Ok(staying(shape, count(0)?, count(1)?, cell(2)))
             }
         }
     }
@@ -118,7 +118,7 @@ fn none_yet(shape: &TableShape, key: Option<&str>) -> Finding {
     }
 }
 
-fn staying(shape: &TableShape, (without, others): (i64, i64), example: Option<&str>) -> Finding {
+fn staying(shape: &TableShape, without: i64, others: i64, example: Option<&str>) -> Finding {
     let name = RowsOf::Staying.name();
     if without + others == 0 {
         return Finding::new(name, true, format!("{}: none", shape.name), "");

@@ -28,7 +28,7 @@ pub fn check(plan: &Plan, source: &mut ObservedSide, on_target: &Observation) ->
     let mut told = BTreeSet::new();
     for (position, table) in moving.iter().enumerate() {
         for column in &table.columns {
-            let named = large.named(plan, source, (position, table), column)?;
+            let named = large.named(plan, source, position, table, column)?;
             let part = column.of_one_server();
             let Some((remark, detail)) = (match (named, part) {
                 (None, None) => None,
