@@ -7,7 +7,7 @@ use crate::keys::interval::{self, Interval};
 use crate::keys::ordered::Ordered;
 use crate::keys::strategy::EntryLookup;
 use crate::server::sql;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 /// The properties of a new routing version.
 #[derive(Default)]
@@ -102,12 +102,29 @@ pub fn any_key_on(shard_key: &str) -> Option<(String, String)> {
     )
 }
 
-/// Inserts one new version: closes the entries of `old` keys and opens those of the `new` ones, given as keys and, in
-/// the same order, shards.
+/// Entries that are opened: their names and, in the same order, their shards.
+#[derive(Clone, Copy, Default)]
+pub struct RoutedEntries<'a> {
+    pub names: &'a [String],
+    pub shards: &'a [String],
+}
+
+impl<'a> RoutedEntries<'a> {
+    /// Returns the names of each shard's entries.
+    pub fn by_shard(self) -> BTreeMap<&'a str, Vec<String>> {
+        let mut by_shard: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+        for (name, shard) in self.names.iter().zip(self.shards) {
+            by_shard.entry(shard).or_default().push(name.clone());
+        }
+        by_shard
+    }
+}
+
+/// Inserts one new version: closes the entries of `old` keys and opens the `new` ones.
 pub fn insert_version(
     keyspace: &LockedKeyspace,
     old: &[String],
-    new: (&[String], &[String]),
+    new: RoutedEntries<'_>,
     version: i64,
     change: &RoutingChange<'_>,
 ) {
@@ -121,7 +138,7 @@ pub fn insert_version(
         ],
     );
     if !old.is_empty() {
-        close(keyspace, old, new.0, version, change.unassigns);
+        close(keyspace, old, new.names, version, change.unassigns);
     }
     insert(keyspace, new, version);
 }
@@ -142,10 +159,10 @@ fn close(keyspace: &LockedKeyspace, old: &[String], new: &[String], version: i64
     );
 }
 
-fn insert(keyspace: &LockedKeyspace, new: (&[String], &[String]), version: i64) {
+fn insert(keyspace: &LockedKeyspace, new: RoutedEntries<'_>, version: i64) {
     let (mut lowers, mut uppers, mut spans) = (Vec::new(), Vec::new(), (Vec::new(), Vec::new()));
     if let Some(of) = keyspace.strategy.order() {
-        for interval in new.0.iter().filter_map(|name| Interval::parse(name, of)) {
+        for interval in new.names.iter().filter_map(|name| Interval::parse(name, of)) {
             let span = interval.span(&keyspace.name, of);
             spans.0.push(span.lower_hex());
             spans.1.push(span.upper_hex());
@@ -162,8 +179,8 @@ fn insert(keyspace: &LockedKeyspace, new: (&[String], &[String]), version: i64) 
            FROM unnest($2, $3, $6, $7, $8, $9) n (key, shard, lower, upper, low, high)",
         &[
             keyspace.name.as_str().into(),
-            new.0.to_vec().into(),
-            new.1.to_vec().into(),
+            new.names.to_vec().into(),
+            new.shards.to_vec().into(),
             version.into(),
             keyspace.strategy.name().into(),
             lowers.into(),

@@ -5,7 +5,7 @@ use super::assign::{check_not_in_split, check_takes_keys};
 use super::change::replace;
 use super::{after_start, error, name_list};
 use crate::catalog::keyspace::{self, Keyspace, LockedKeyspace};
-use crate::catalog::routing::{self, RangeEntry, RoutingChange};
+use crate::catalog::routing::{self, RangeEntry, RoutedEntries, RoutingChange};
 use crate::catalog::{in_use, misplaced_run, shard};
 use crate::error::Failure;
 use crate::keys::interval::Interval;
@@ -30,7 +30,7 @@ impl Exchange {
         }
         check_not_in_split(&keyspace.name, &self.old)?;
         let (names, shards): (Vec<String>, Vec<String>) = self.new.into_iter().unzip();
-        replace(keyspace, &self.old, (&names, &shards), change)
+        replace(keyspace, &self.old, RoutedEntries { names: &names, shards: &shards }, change)
     }
 }
 
