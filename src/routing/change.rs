@@ -2,8 +2,9 @@
 
 use super::{error, guarded, name_list};
 use crate::catalog::keyspace::{self, LockedKeyspace};
+use crate::catalog::reference::{self, UnfilledReference};
 use crate::catalog::routing::{self, RoutedEntries, RoutingChange};
-use crate::catalog::{event, misplaced_run, outdated, redirect, reference};
+use crate::catalog::{event, misplaced_run, outdated, redirect};
 use crate::error::Failure;
 use crate::placement::tenants;
 use std::collections::BTreeSet;
@@ -46,7 +47,9 @@ fn require_filled(keyspace: &str, shards: &[String]) -> Result<(), Failure> {
     let shards: Vec<String> = shards.iter().collect::<BTreeSet<_>>().into_iter().cloned().collect();
     match reference::unfilled(keyspace, &shards) {
         None => Ok(()),
-        Some((table, shard, why)) => Err(error::no_reference_table(&shard, &table, why.as_deref())),
+        Some(UnfilledReference { table_name, shard, error: why }) => {
+            Err(error::no_reference_table(&shard, &table_name, why.as_deref()))
+        }
     }
 }
 

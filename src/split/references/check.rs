@@ -137,8 +137,9 @@ fn period_of_its_own(reference: &Reference) -> Finding {
 /// Returns a finding if moving rows may refer to a reference table that the target does not have yet.
 pub fn unfilled(plan: &Plan) -> Option<Finding> {
     let shard = &plan.target.shard_key;
-    let (table, _, why) = reference::unfilled(&plan.keyspace, std::slice::from_ref(shard))?;
-    let why = why.map(|why| format!(": {why}")).unwrap_or_default();
+    let unfilled = reference::unfilled(&plan.keyspace, std::slice::from_ref(shard))?;
+    let table = unfilled.table_name;
+    let why = unfilled.error.map(|why| format!(": {why}")).unwrap_or_default();
     let text = format!("shard \"{shard}\" does not have reference table {table} yet{why}");
     let hint = "It is filled in the background. shard_reference_tables() shows what it waits for.";
     Some(Finding { transient: true, ..Finding::new("target: reference tables", false, text, hint) })
