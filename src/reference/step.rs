@@ -67,7 +67,7 @@ pub fn step(task: &Task<'_>, origin: &mut ReferenceOrigin, copy: &mut ReferenceC
             let (moment, there) = begin_origin(task, reader, &progress)?;
             reach(points::SNAPSHOT)?;
             if known.there == there && known.here == here {
-                return carry_out(task, (reader, control, session), known, (progress, moment));
+                return carry_out(task, reader, control, session, known, progress, moment);
             }
             reader.run("ROLLBACK")?;
             session.run("ROLLBACK")?;
@@ -257,13 +257,14 @@ fn why_all(progress: &ReferenceProgress, moment: &Moment) -> bool {
         || !moment.is_whole
 }
 
-type ReferenceSessions<'a> = (&'a mut Connection, &'a mut Connection, &'a mut Connection);
-
 fn carry_out(
     task: &Task<'_>,
-    (reader, control, session): ReferenceSessions<'_>,
+    reader: &mut Connection,
+    control: &mut Connection,
+    session: &mut Connection,
     known: &FitTables,
-    (progress, moment): (ReferenceProgress, Moment),
+    progress: ReferenceProgress,
+    moment: Moment,
 ) -> Result<Stepped> {
     if !moment.is_open {
         return Err(SplitError::Retry("the queues of changes to be opened again: one was full".into()));

@@ -23,13 +23,14 @@ const LONGEST_KEY: usize = 1 << 20;
 /// Returns a key that divides the range into halves.
 pub fn propose(
     keyspace: &str,
-    bounds: (Option<&str>, Option<&str>),
+    lower: Option<&str>,
+    upper: Option<&str>,
     by: &str,
     caller: &Caller,
 ) -> Result<String, Failure> {
     let keyspace = keyspace::find(keyspace)?;
     let of = ranges::order(&keyspace)?;
-    let range = Interval::new(keyspace.key_type(), bounds.0, bounds.1)?;
+    let range = Interval::new(keyspace.key_type(), lower, upper)?;
     let found = match by {
         "keyspace" => of.middle(range.lower.as_deref(), range.upper.as_deref()),
         "rows" => by_rows(&keyspace, of, &range, caller)?,
