@@ -1,7 +1,7 @@
 //! The columns by which rows belong to keys, checked against the list of what is known to be right.
 
 use super::encoding;
-use super::rows::RowsOf;
+use super::rows::{RowsOf, ScopeTable};
 use crate::agent::error::Result;
 use crate::agent::session::Side;
 use crate::agent::shape::{Column, Observation, TableShape};
@@ -73,9 +73,6 @@ pub fn check(
     Ok(())
 }
 
-/// A table, and its shard-by column.
-type ScopeTable<'a> = (&'a TableShape, &'a Column);
-
 /// The result for a table's shard-by column.
 enum ScopeLine<'a> {
     Found(Finding),
@@ -119,7 +116,7 @@ fn columns<'a>(plan: &Plan, observation: &'a Observation, name: &str) -> (Vec<Sc
             Some(_) => {}
             None => first = Some((shape, column, family)),
         }
-        lines.push(ScopeLine::Fits((shape, column)));
+        lines.push(ScopeLine::Fits(ScopeTable { shape, column }));
     }
     (lines, is_text)
 }
@@ -191,7 +188,7 @@ fn keys_by_type<'a>(
     lines: &[ScopeLine<'a>],
 ) -> Result<KeysByType<'a>> {
     let mut known = KeysByType::new();
-    for (_, column) in lines.iter().filter_map(ScopeLine::table) {
+    for ScopeTable { column, .. } in lines.iter().filter_map(ScopeLine::table) {
         if known.contains_key(column.base.as_str()) {
             continue;
         }
@@ -211,7 +208,8 @@ fn keys_by_type<'a>(
     Ok(known)
 }
 
-fn finding_of_keys(name: &str, keys: &KeysByType<'_>, (shape, column): ScopeTable<'_>) -> Finding {
+fn finding_of_keys(name: &str, keys: &KeysByType<'_>, table: ScopeTable<'_>) -> Finding {
+    let ScopeTable { shape, column } = table;
     let hint = "Write the keys as the column's type does.";
     match keys.get(column.base.as_str()) {
         None => {
