@@ -2,7 +2,7 @@
 # processor and no server, so its programs run beside what waits for servers.
 
 build_model() {
-    cargo test -p shardmaster-model --profile harness --test holds --test rules --no-run 2>&1 | tee "$LOGS/model-build.log" >&2
+    cargo test -p shardmaster-model --profile harness --test properties --test rules --no-run 2>&1 | tee "$LOGS/model-build.log" >&2
     sed -n 's,^ *Executable tests/[^ ]* (\(.*\))$,\1,p' "$LOGS/model-build.log" >"$RUN/model-programs"
     [ -s "$RUN/model-programs" ]
 }

@@ -1,4 +1,4 @@
--- Tables of an owner who uses all that a look at tables is read from.
+-- Tables of an owner that have everything that the introspection of tables reads.
 CREATE SCHEMA app; CREATE SCHEMA kinds; CREATE SCHEMA elsewhere; CREATE SCHEMA shardmaster_agent;
 CREATE ROLE look_owner; CREATE ROLE look_other;
 CREATE FUNCTION kinds.inner_one(int) RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT $1';

@@ -1,9 +1,8 @@
-//! A client that goes on writing to one tenant whatever happens to the servers, and
-//! keeps a ack_log: what was acknowledged, and what it never got an answer to.
+//! A client that writes to one tenant without pause, whatever happens to the servers. It keeps a log of what
+//! was acknowledged and of what was never answered.
 //!
-//! It works on the tables of the fault matrix. Each of its transactions leaves the
-//! number of rows as it was, so that a copy must count exactly these, at whatever
-//! snapshot it is taken.
+//! It works on the tables of the fault matrix. Each of its transactions leaves the number of rows unchanged,
+//! so a copy must count exactly that many rows, whichever snapshot it uses.
 
 use crate::cluster::Cluster;
 use crate::workload::route::Router;
@@ -15,28 +14,28 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Ids below this one are somebody else's.
+/// The client uses ids from this one on. Lower ids belong to others.
 pub const FIRST_ID: i32 = 100_000;
 /// Rows of each table.
 pub const ROWS: i32 = 40;
-/// Between two writes: one client is not to starve the servers that it watches.
+/// The pause between two writes, so that one client does not starve the servers that it watches.
 const PACE: Duration = Duration::from_millis(5);
-/// A write that succeeds nowhere for that long has lost its row.
+/// A write that has succeeded nowhere for so long has lost its row.
 const STUCK: Duration = Duration::from_secs(60);
 
 /// One row of `items` and the row of `notes` that refers to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Pair {
+struct ItemAndNote {
     item: i32,
     note: i32,
     val: String,
 }
 
-/// What a pair is, or was asked to become without an answer.
+/// The state of a pair, and the change of it that has no answer, if there is one.
 #[derive(Clone, Debug)]
 struct Entry {
-    is: Pair,
-    perhaps: Option<Pair>,
+    is: ItemAndNote,
+    perhaps: Option<ItemAndNote>,
 }
 
 /// Rows of a table as id and value.
@@ -67,7 +66,7 @@ impl AckLog {
         Ok(AckLog { stop, acknowledged, writer: Some(thread) })
     }
 
-    /// Waits until `more` writes have been acknowledged from now on.
+    /// Waits until `more` further writes have been acknowledged.
     pub fn wait_for(&self, more: u64, limit: Duration) -> Result<()> {
         let goal = self.acknowledged.load(Ordering::Relaxed) + more;
         wait::until(&format!("{more} more writes of the client"), limit, || {
@@ -77,7 +76,7 @@ impl AckLog {
         })
     }
 
-    /// Ends the client; the ack_log is closed.
+    /// Ends the client and closes the log.
     pub fn close(mut self) -> Result<Closed> {
         self.stop.store(true, Ordering::Relaxed);
         let thread = self.writer.take().ok_or("the ack_log is closed already")?;
@@ -101,11 +100,11 @@ pub struct Closed {
 }
 
 impl Closed {
-    /// What differs from the rows that are there; a write without an answer counts as
-    /// a whole or not at all.
+    /// Returns how the rows on the shard differ from the log. A write without an answer counts either as a
+    /// whole or not at all.
     pub fn differences(&self, items: &Rows, notes: &Rows) -> Vec<String> {
         let mut found = Vec::new();
-        let is_there = |pair: &Pair| {
+        let is_there = |pair: &ItemAndNote| {
             items.get(&pair.item) == Some(&pair.val) && notes.get(&pair.note) == Some(&pair.val)
         };
         for entry in &self.entries {
@@ -138,7 +137,7 @@ struct Writer {
 /// How a transaction ended.
 enum Outcome {
     Committed,
-    /// It certainly changed nothing; another try may succeed.
+    /// The transaction has certainly changed nothing. Another attempt may succeed.
     Refused(Error),
     /// The answer to its COMMIT was lost.
     Unknown,
@@ -152,7 +151,7 @@ impl Writer {
 
     fn first_rows(&mut self) -> Result<()> {
         for _ in 0..ROWS {
-            let pair = Pair { item: self.id(), note: self.id(), val: "first".into() };
+            let pair = ItemAndNote { item: self.id(), note: self.id(), val: "first".into() };
             self.entries.push(Entry { is: pair, perhaps: None });
         }
         let mut statements = Vec::new();
@@ -169,7 +168,7 @@ impl Writer {
             let index = turn % self.entries.len();
             turn += 1;
             if self.entries[index].perhaps.is_some() {
-                continue; // nobody knows what it is: it stays as it is
+                continue; // the pair's state is unknown, so it is left alone
             }
             self.change(index, turn)?;
             std::thread::sleep(PACE);
@@ -177,7 +176,7 @@ impl Writer {
         Ok(self.entries)
     }
 
-    /// One change of one pair, tried until a server takes it.
+    /// Changes one pair, and repeats the attempt until a server accepts it.
     fn change(&mut self, index: usize, turn: usize) -> Result<()> {
         let before = self.entries[index].is.clone();
         let (after, statements) = self.plan(&before, turn);
@@ -201,7 +200,7 @@ impl Writer {
                     if error.sqlstate().is_none_or(|s| s.starts_with("57P") || s.starts_with("08")) {
                         self.router.forget_session(0);
                     }
-                    // The master may be away as well: then the old route is tried again.
+                    // The master may be away as well. Then the old route is tried again.
                     let _ = self.router.refresh(0);
                     if self.stop.load(Ordering::Relaxed) {
                         return Ok(());
@@ -212,12 +211,12 @@ impl Writer {
         }
     }
 
-    /// What becomes of a pair, and the statements with the rows each must change.
-    fn plan(&mut self, before: &Pair, turn: usize) -> (Pair, Vec<(String, u64)>) {
+    /// Returns the pair after the change, and the statements with the number of rows that each must change.
+    fn plan(&mut self, before: &ItemAndNote, turn: usize) -> (ItemAndNote, Vec<(String, u64)>) {
         let t = self.tenant.clone();
         let val = format!("turn {turn}");
-        let Pair { item, note, .. } = before.clone();
-        let same = Pair { item, note, val: val.clone() };
+        let ItemAndNote { item, note, .. } = before.clone();
+        let same = ItemAndNote { item, note, val: val.clone() };
         let set_item = (format!("UPDATE items SET val = '{val}' WHERE tenant = '{t}' AND id = {item}"), 1);
         let set_note = (format!("UPDATE notes SET val = '{val}' WHERE tenant = '{t}' AND id = {note}"), 1);
         match turn % 4 {
@@ -227,10 +226,10 @@ impl Writer {
                 let key = format!(
                     "UPDATE notes SET id = {moved}, val = '{val}' WHERE tenant = '{t}' AND id = {note}"
                 );
-                (Pair { note: moved, ..same }, vec![(key, 1), set_item])
+                (ItemAndNote { note: moved, ..same }, vec![(key, 1), set_item])
             }
             2 => {
-                let pair = Pair { item: self.id(), note: self.id(), val };
+                let pair = ItemAndNote { item: self.id(), note: self.id(), val };
                 let delete = format!("DELETE FROM items WHERE tenant = '{t}' AND id = {item}");
                 let mut statements = vec![(delete, 1)];
                 statements.extend(insert(&t, &pair));
@@ -272,7 +271,7 @@ impl Writer {
     }
 }
 
-/// The transaction up to its COMMIT. A statement that finds no row met an old shard.
+/// Runs the transaction up to its COMMIT. A statement that finds no row has met an old shard.
 fn execute(client: &mut Client, statements: &[(String, u64)]) -> Result<()> {
     client.batch_execute("BEGIN")?;
     for (statement, expected) in statements {
@@ -284,16 +283,16 @@ fn execute(client: &mut Client, statements: &[(String, u64)]) -> Result<()> {
     Ok(())
 }
 
-fn insert(tenant: &str, pair: &Pair) -> Vec<(String, u64)> {
-    let Pair { item, note, val } = pair;
+fn insert(tenant: &str, pair: &ItemAndNote) -> Vec<(String, u64)> {
+    let ItemAndNote { item, note, val } = pair;
     vec![
         (format!("INSERT INTO items VALUES ('{tenant}', {item}, '{val}')"), 1),
         (format!("INSERT INTO notes VALUES ('{tenant}', {note}, {item}, '{val}')"), 1),
     ]
 }
 
-/// Connections that break, and what a split asks its clients to try again. A deadlock
-/// or a violated key would be none of the client's making.
+/// Whether the error is a broken connection, or one that a split asks its clients to retry. The client itself
+/// causes no deadlock and violates no key.
 fn may_pass(error: &Error) -> bool {
     error.sqlstate().is_none_or(|s| {
         s.starts_with("57P") || s.starts_with("08") || ["SM001", "SM002", "40001"].contains(&s)

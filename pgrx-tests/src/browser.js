@@ -1,4 +1,4 @@
-// What there is to say of the page in the frame, a line each: a name, a tab, a value.
+// Collects the findings about the page in the frame, one per line: a name, a tab, a value.
 const lines = [];
 const say = (name, value) => lines.push(name + '\t' + String(value).replace(/[\n\t]/g, ' '));
 const numbers = (color) => (color.match(/[\d.]+/g) || []).map(Number);

@@ -1,4 +1,4 @@
-//! A real browser that opens a page without a window, and what it makes of it.
+//! A real browser that opens a page without a window, and what it finds on the page.
 
 use crate::process::Directory;
 use crate::{Result, wait};
@@ -7,18 +7,18 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 const LIMIT: Duration = Duration::from_secs(120);
-/// Looks at the page, which is in a frame: a browser has no window of 400 pixels.
+/// The script that inspects the page. The page is in a frame, because a browser has no window of 400 pixels.
 const LOOKS: &str = include_str!("browser.js");
 
 /// How a page is opened.
 #[derive(Debug, Clone, Copy)]
 pub struct View {
-    /// In pixels.
+    /// The width in pixels.
     pub width: u32,
     pub is_dark: bool,
 }
 
-/// What was found of it: names and values, of some names several.
+/// Findings as names and values. A name may occur several times.
 #[derive(Debug)]
 pub struct Findings(Vec<(String, String)>);
 
@@ -75,7 +75,7 @@ pub fn look(page: &str, view: View) -> Result<Findings> {
     Ok(Findings(found.lines().filter_map(line).collect()))
 }
 
-/// A page of one's own around it, which alone has a script.
+/// Puts the page into a frame of another page, which alone has a script.
 fn framed(page: &str, width: u32) -> String {
     let inside = page.replace('&', "&amp;").replace('"', "&quot;");
     format!(

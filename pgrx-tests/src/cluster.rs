@@ -1,4 +1,4 @@
-//! A cluster master and its shards, with the roles that the documentation names.
+//! A master and its shards, with the roles that the documentation names.
 
 use crate::env::Template;
 use crate::server::Server;
@@ -9,41 +9,41 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// Database of the master, and of each shard that is a server of its own.
+/// The database of the master, and of each shard that has a server of its own.
 pub const DATABASE: &str = "app";
 
-/// A session that is kept and does not answer for so long is none.
+/// A kept session that does not answer within this time is replaced.
 const ANSWERED: Duration = Duration::from_secs(10);
 
 /// The role that owns the application's tables.
 pub const OWNER: &str = "app_owner";
 /// The role that moves rows.
 pub const MOVER: &str = "mover";
-/// On a shard with the extension: has the mover capture by the native function.
+/// On a shard with the extension, this makes the mover capture by the native function.
 pub const NATIVE_CAPTURE: &str = "GRANT USAGE ON SCHEMA shardmaster TO mover;
     GRANT EXECUTE ON FUNCTION shardmaster.native_capture(bigint, int) TO mover";
 /// The role of ordinary clients.
 pub const CLIENT: &str = "app";
 
-/// A place that holds rows: a database and a schema in it.
+/// A shard: a database and a schema in it.
 #[derive(Clone, Debug)]
 pub struct Shard {
     pub key: String,
-    /// Index into `Cluster::servers`; None: the master's own database.
+    /// Index into `Cluster::servers`. `None` means the master's own database.
     pub server: Option<usize>,
     pub namespace: String,
 }
 
-/// A master with the extension, and shards without.
+/// A master with the extension, and shards without it.
 pub struct Cluster {
     pub master: Server,
     pub servers: Vec<Server>,
     pub shards: Vec<Shard>,
-    /// A superuser's session that nobody uses at the moment.
+    /// A superuser's session that is not in use at the moment.
     kept: Mutex<Option<Client>>,
 }
 
-/// A session for a question, which the next one may use, too.
+/// A session for one query. It is given back for the next one.
 pub struct Kept<'a> {
     client: Option<Client>,
     back: &'a Mutex<Option<Client>>,
@@ -72,7 +72,7 @@ impl Drop for Kept<'_> {
 }
 
 impl Cluster {
-    /// A master and `count` servers, each one shard: `shard_a`, `shard_b`, ...
+    /// Makes a master and `count` servers, each of which is one shard: `shard_a`, `shard_b`, ...
     pub fn servers(count: usize, config: &[&str]) -> Result<Cluster> {
         let mut cluster = Cluster::master_only(start_master(config)?);
         for index in 0..count {
@@ -81,7 +81,7 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// Of servers that run already and take care of themselves.
+    /// Makes a cluster of servers that run already and are managed elsewhere.
     pub fn of_servers(master: Server, shards: Vec<Server>) -> Result<Cluster> {
         let mut cluster = Cluster::master_only(start_master_by(|_| Ok(master), &[])?);
         for server in shards {
@@ -90,7 +90,7 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// A master of another major version, without a shard.
+    /// Makes a master of another major version, without shards.
     pub fn master_of_major(major: u32, config: &[&str]) -> Result<Cluster> {
         let start = |lines: &[&str]| Server::start_built(major, "master", lines);
         Ok(Cluster::master_only(start_master_by(start, config)?))
@@ -100,7 +100,7 @@ impl Cluster {
         Cluster { master, servers: Vec::new(), shards: Vec::new(), kept: Mutex::default() }
     }
 
-    /// Another master, which knows the shards and their tables' names, and nothing else.
+    /// Replaces the master by another one, which knows the shards and the names of their tables, and nothing else.
     pub fn replace_master(&mut self, config: &[&str]) -> Result<()> {
         self.master = start_master(config)?;
         self.kept = Mutex::default();
@@ -112,12 +112,12 @@ impl Cluster {
         Ok(())
     }
 
-    /// One server more, of another major version.
+    /// Adds a server of another major version.
     pub fn add_major(&mut self, major: u32) -> Result<()> {
         self.add_server(Server::start_major(major, &shard_name(self.servers.len()), &["fsync = off"])?)
     }
 
-    /// One shard more: everything on a server.
+    /// Adds a shard that is a server of its own.
     pub fn add_server(&mut self, server: Server) -> Result<()> {
         let (index, key) = (self.servers.len(), server.name().to_owned());
         create_database(&server)?;
@@ -136,7 +136,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Everything inside the master: each shard is a namespace of its own database.
+    /// Makes everything inside the master: each shard is a schema of its own database.
     pub fn namespaces(count: usize, config: &[&str]) -> Result<Cluster> {
         let local_user = format!("shardmaster.local_user = '{MOVER}'");
         let config: Vec<&str> = config.iter().copied().chain([local_user.as_str()]).collect();
@@ -154,36 +154,36 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// The server that holds a shard.
+    /// Returns the server that holds a shard.
     pub fn server_of(&self, shard: &Shard) -> &Server {
         shard.server.map_or(&self.master, |index| &self.servers[index])
     }
 
-    /// A superuser's session on the master.
+    /// Opens a superuser's session on the master.
     pub fn superuser(&self) -> Result<Client> {
         self.master.superuser(DATABASE)
     }
 
-    /// The same for those who look again and again: most of what a look costs is its session.
+    /// Returns a kept superuser's session, for code that polls: opening a session is most of the cost of a query.
     pub fn kept(&self) -> Result<Kept<'_>> {
         let kept = self.kept.lock().map_err(|_| "a look has panicked")?.take();
-        // Its server may have been struck since.
+        // Its server may have crashed since.
         let valid = kept.and_then(|mut client| client.is_valid(ANSWERED).ok().map(|()| client));
         let client = valid.map_or_else(|| self.superuser(), Ok)?;
         Ok(Kept { client: Some(client), back: &self.kept })
     }
 
-    /// An ordinary client's session on the master, for routes.
+    /// Opens an ordinary client's session on the master, for routes.
     pub fn client(&self) -> Result<Client> {
         self.master.connect(DATABASE, CLIENT)
     }
 
-    /// How an ordinary client reaches the master.
+    /// Returns how an ordinary client connects to the master.
     pub fn client_config(&self) -> postgres::Config {
         self.master.config(DATABASE, CLIENT)
     }
 
-    /// A superuser's session on a shard, with its namespace in the search path.
+    /// Opens a superuser's session on a shard, with its schema in the search path.
     pub fn owner_of(&self, shard: &Shard) -> Result<Client> {
         let mut client = self.server_of(shard).superuser(DATABASE)?;
         client.batch_execute(&format!("SET search_path = \"{}\"", shard.namespace))?;
@@ -195,23 +195,22 @@ impl Cluster {
         Cluster::set_by(&mut self.superuser()?, setting, value)
     }
 
-    /// The same by a superuser's session on the master.
+    /// Changes a setting through an existing superuser's session on the master.
     pub fn set_by(client: &mut Client, setting: &str, value: &str) -> Result<()> {
         client.batch_execute(&format!("ALTER SYSTEM SET {setting} = '{}'", value.replace('\'', "''")))?;
         match client.batch_execute("SELECT pg_reload_conf()").map_err(Error::from) {
-            // A worker that the setting kills may take the server along before the answer.
+            // A worker that the setting kills may take the server down before it answers.
             Err(error) if error.is_lost() => Ok(()),
             outcome => outcome,
         }
     }
 
-    /// Makes the worker wait at a named point of `shard_split_points()`, until the
-    /// fault changes.
+    /// Makes the worker wait at a named point of `shard_split_points()` until the fault changes.
     pub fn hold(&self, point: &str) -> Result<()> {
         self.fault(&format!("{point}=hold"))
     }
 
-    /// Sets the developer's fault; an empty one releases what is held.
+    /// Sets `shardmaster.fault`. An empty value releases held workers.
     pub fn fault(&self, fault: &str) -> Result<()> {
         self.set("shardmaster.fault", fault)
     }
@@ -227,8 +226,8 @@ fn shard_name(index: usize) -> String {
     format!("shard_{}", char::from(letter))
 }
 
-/// The first master of a test has the extension from the beginning; more of them make it for themselves: no two have the
-/// same identity.
+/// The first master of a test is copied with the extension. Further masters create the extension themselves,
+/// so that no two have the same identity.
 fn start_master(config: &[&str]) -> Result<Server> {
     static IS_TAKEN: AtomicBool = AtomicBool::new(false);
     let template = if IS_TAKEN.swap(true, Ordering::Relaxed) { Template::Plain } else { Template::Master };
@@ -254,7 +253,7 @@ fn start_master_by(start: impl FnOnce(&[&str]) -> Result<Server>, config: &[&str
     Ok(master)
 }
 
-/// What makes a database the master's. A client may ask for routes; it needs no rights on the catalog.
+/// Makes a database the master's. A client may ask for routes, and needs no rights on the catalog.
 pub const EXTENSION: [&str; 2] = [
     "CREATE EXTENSION shardmaster",
     "DO $$ DECLARE routine regprocedure;
@@ -268,7 +267,7 @@ pub const EXTENSION: [&str; 2] = [
      END $$",
 ];
 
-/// The database and the roles, where the server was not made with them.
+/// Creates the database and the roles, if the server was copied without them.
 pub fn create_database(server: &Server) -> Result<()> {
     let mut client = server.superuser("postgres")?;
     let made = client.query_opt("SELECT 1 FROM pg_database WHERE datname = $1", &[&DATABASE])?;
@@ -279,7 +278,7 @@ pub fn create_database(server: &Server) -> Result<()> {
     preparations(version / 10_000).iter().try_for_each(|statement| Ok(client.batch_execute(statement)?))
 }
 
-/// The database, and the roles with the rights that the documentation asks for.
+/// Returns the statements that create the database, and the roles with the rights that the documentation names.
 pub fn preparations(major: i32) -> Vec<String> {
     let replica_role = match major {
         ..15 => format!("ALTER ROLE {MOVER} SUPERUSER"),
@@ -297,7 +296,7 @@ pub fn preparations(major: i32) -> Vec<String> {
     ]
 }
 
-/// The schema, with rights for the application's roles.
+/// Creates the schema, with rights for the application's roles.
 pub fn prepare_shard(client: &mut Client, namespace: &str) -> Result<()> {
     client.batch_execute(&format!(
         "CREATE SCHEMA IF NOT EXISTS \"{namespace}\";
@@ -307,7 +306,7 @@ pub fn prepare_shard(client: &mut Client, namespace: &str) -> Result<()> {
     Ok(())
 }
 
-/// Waits until everything in `shard_status()` is well.
+/// Waits until all rows of `shard_status()` are ok.
 pub fn wait_healthy(client: &mut Client) -> Result<()> {
     let limit = Duration::from_secs(30);
     let mut seen = String::new();

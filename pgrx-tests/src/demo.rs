@@ -15,7 +15,7 @@ pub struct Options {
     pub rows: usize,
     pub tenants: usize,
     pub writers: usize,
-    /// How long clients write before and after the move.
+    /// How long clients write before and after the move, in seconds.
     pub seconds: usize,
 }
 
@@ -25,7 +25,7 @@ impl Default for Options {
     }
 }
 
-/// Says what happens, with the time since the start.
+/// Prints what happens, with the time since the start.
 struct Narrator {
     started: Instant,
 }
@@ -44,12 +44,12 @@ pub struct Demo<'a> {
 }
 
 impl Demo<'_> {
-    /// Runs all of it; the report is printed, too.
+    /// Runs the demo and prints its report.
     pub fn run(options: &Options) -> Result<Report> {
         let mut demo = Demo::prepare(options)?;
         demo.workload.start();
         let split = demo.move_tenants();
-        // Also after an error: what the shards hold then is worth knowing.
+        // This happens after an error as well, since the state of the shards is then worth knowing.
         demo.workload.stop()?;
         demo.narrator.say("clients stopped; comparing their record with what the shards hold");
         let report = demo.workload.report(&demo.cluster)?;
@@ -79,8 +79,8 @@ impl Demo<'_> {
         cluster::wait_healthy(&mut cluster.superuser()?)?;
         if !options.capture {
             cluster.set("shardmaster.capture", "off")?;
-            // The whole copy in one snapshot: in a later one a row that a writer has
-            // moved behind the cursor would be found twice, and end it with an error.
+            // The copy runs in one snapshot. In a later one, a row that a writer has moved behind the cursor
+            // would be found twice, and end the copy with an error.
             cluster.set("shardmaster.step_time", "10min")?;
             narrator.say("capture of changes is off: this must lose writes");
         }
@@ -94,7 +94,7 @@ impl Demo<'_> {
         Ok(Demo { options, cluster, workload, narrator })
     }
 
-    /// Until every client has had its time, and some writes came through.
+    /// Waits until the clients have had their time, and some writes were acknowledged.
     fn write_for_a_while(&self) -> Result<()> {
         self.narrator.say(&format!("{} clients write", self.options.writers));
         let until = Instant::now() + Duration::from_secs(self.options.seconds as u64);
@@ -112,10 +112,10 @@ impl Demo<'_> {
         Ok(split)
     }
 
-    /// The move, and the removal of the moved rows from the source, under load.
+    /// Moves the tenants under load, and removes the moved rows from the source.
     fn split(&self, split: &Split) -> Result<()> {
         self.narrator.say(&format!("CALL shard_split_run({})", split.id));
-        // The procedure says how far it is, once a second.
+        // The procedure reports its progress once a second.
         split.run(|line| println!("          {line}"))?;
         self.narrator.say("the tenants have moved");
         self.write_for_a_while()?;
@@ -125,8 +125,8 @@ impl Demo<'_> {
             split.finish(FINISH_LIMIT)?;
             self.narrator.say("finished");
         } else {
-            // It finds by itself what was lost, and deletes nothing; here the loss is shown. Not to
-            // be accepted while clients write to the source, which has nothing that stops them.
+            // Finish detects the lost rows and deletes nothing; the demo shows the loss. An operator should
+            // not accept it while clients write to the source, since nothing stops them there.
             let refusal = split.finish(FINISH_LIMIT).err().ok_or("finish has missed the losses")?;
             self.narrator.say(&format!("refused: {refusal}"));
         }

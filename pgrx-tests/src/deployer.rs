@@ -1,10 +1,10 @@
-//! Whoever makes tables on shards: the role `dba` of the master, which is `deployer` there.
+//! Table definitions on shards: the role `dba` of the master deploys them, as `deployer` on the shards.
 
 use crate::cluster::{Cluster, DATABASE, OWNER};
 use crate::fixture::{by_superuser, by_superusers};
 use postgres::Client;
 
-/// Tables with about everything that a table can have.
+/// Tables that use nearly every feature that a table can have.
 pub const ZOO: &str = "
     CREATE TYPE mood AS ENUM ('sad', 'o''k'); CREATE TYPE pair AS (x int, y text COLLATE \"C\");
     CREATE DOMAIN positive AS int DEFAULT 3 CHECK (VALUE > 0); CREATE TYPE span AS RANGE (subtype = float8, subtype_diff = float8mi);
@@ -39,7 +39,8 @@ pub const ZOO: &str = "
 
 pub const TABLES: [&str; 4] = ["\"Job\"", "ev", "kind", "seen"];
 
-/// Two servers whose tables are made by the role `deployer`, which is no superuser. The first one has the tables.
+/// Two servers whose tables are made by the role `deployer`, which is no superuser. Only the first server has
+/// the tables.
 pub fn stage() -> Cluster {
     let cluster = Cluster::servers(2, &["fsync = off", "shardmaster.tail_interval = 20"]).unwrap();
     by_superusers(

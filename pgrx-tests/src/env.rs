@@ -1,4 +1,4 @@
-//! Where things are, as the scripts say it.
+//! Paths and options that the scripts pass in the environment.
 
 use crate::cluster::{self, DATABASE};
 use crate::{Result, wait};
@@ -7,21 +7,21 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// Directory of the programs of the PostgreSQL under test.
+/// Returns the directory of the programs of the PostgreSQL under test.
 pub fn bindir() -> Result<PathBuf> {
     required("SHARDMASTER_BINDIR")
 }
 
-/// Directory of the programs of another major version: a server's, no client's.
+/// Returns the directory of the programs of another major version, which has server programs and no clients.
 pub fn bindir_of(major: u32) -> Result<PathBuf> {
     Ok(required("SHARDMASTER_MAJORS")?.join(major.to_string()).join("bin"))
 }
 
-/// What the compiler has to do for another version, beside tests.
+/// How long the compiler may take for another version while tests run.
 const BUILD_LIMIT: Duration = Duration::from_secs(1200);
 
-/// Directory of the programs of another major version for which the extension is built, as soon as it is: tests run while
-/// the script builds.
+/// Returns the directory of the programs of another major version that has the extension. Waits until the
+/// extension is built, because tests run while the script builds.
 pub fn bindir_built(major: u32) -> Result<PathBuf> {
     let built = required("SHARDMASTER_BUILT")?.join(major.to_string());
     let failed = built.with_extension("failed");
@@ -33,27 +33,27 @@ pub fn bindir_built(major: u32) -> Result<PathBuf> {
     })
 }
 
-/// Whether this is a run of hours, of all that there is: `make test-all`.
+/// Whether this is a run of `make test-all`, which takes hours and runs everything.
 pub fn is_long_run() -> bool {
     std::env::var_os("SHARDMASTER_SOAK").is_some()
 }
 
-/// How many of several cases are tried: all of them in a run of hours.
+/// Returns how many of several cases are tried. A long run tries all of them.
 pub fn at_most(count: usize) -> usize {
     if is_long_run() { usize::MAX } else { count }
 }
 
-/// Whether the server under test comes in a package that may lack what others have.
+/// Whether the server under test comes from a package that may lack features.
 pub fn may_lack() -> bool {
     std::env::var_os("SHARDMASTER_MAY_LACK").is_some()
 }
 
-/// Directory below which servers are made.
+/// Returns the directory below which servers are made.
 pub fn run_dir() -> Result<PathBuf> {
     required("SHARDMASTER_RUN_DIR")
 }
 
-/// A program of this crate, by name.
+/// Returns the path of a program of this crate.
 pub fn program(name: &str) -> Result<PathBuf> {
     Ok(required("SHARDMASTER_PROGRAMS")?.join(name))
 }
@@ -64,7 +64,7 @@ fn required(variable: &str) -> Result<PathBuf> {
     Ok(PathBuf::from(value))
 }
 
-/// Runs a program to its end; its output is the error if it fails.
+/// Runs a program to its end. If it fails, its output is the error.
 pub fn run(command: &mut Command) -> Result<String> {
     let output = command.output().map_err(|e| format!("cannot run {command:?}: {e}"))?;
     if !output.status.success() {
@@ -74,13 +74,13 @@ pub fn run(command: &mut Command) -> Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// What servers are copied from: a cluster that is made once in a run for the programs in a directory, without WAL, which each
-/// copy makes anew.
+/// The cluster that servers are copied from. Each run makes it once for the programs in a directory. It has
+/// no WAL, so each copy makes its own.
 #[derive(Clone, Copy)]
 pub enum Template {
-    /// With the database and the roles that all of them have.
+    /// A cluster with the database and the roles that all servers have.
     Plain,
-    /// And with the extension, its identity, and rights of clients.
+    /// A cluster that also has the extension, its identity, and the rights of clients.
     Master,
 }
 
@@ -92,14 +92,14 @@ impl Template {
         }
     }
 
-    /// The cluster, which the first one who asks has to make.
+    /// Returns the cluster, and makes it if it does not exist yet.
     fn made(self, bindir: &Path) -> Result<PathBuf> {
         let name = bindir.to_string_lossy().replace('/', "-");
         let template = run_dir()?.join(format!("{}{name}", self.name()));
         if template.exists() {
             return Ok(template);
         }
-        // Another test may be at it: each would make its own, at the price of a dozen of copies.
+        // Another test may be making it. If each test made its own, it would cost as much as a dozen copies.
         let making = File::create(run_dir()?.join(format!("{}.lock", self.name())))?;
         making.lock()?;
         if template.exists() {
@@ -109,8 +109,8 @@ impl Template {
         match self {
             Template::Plain => {
                 initdb(bindir, &own)?;
-                // What has a number below 16384, pg_dump and pg_upgrade take for the server's own; a server without others
-                // gives out such.
+                // pg_dump and pg_upgrade treat an object with a number below 16384 as the server's own. A
+                // server in single-user mode assigns such numbers.
                 run(Command::new(bindir.join("pg_resetwal")).args(["-f", "-o", "16384"]).arg(&own))?;
                 let version = std::fs::read_to_string(own.join("PG_VERSION"))?;
                 let version = version.trim().parse().map_err(|e| format!("PG_VERSION {version}: {e}"))?;
@@ -130,7 +130,7 @@ impl Template {
     }
 }
 
-/// Statements by a server without others, which reads one a line.
+/// Runs statements in a server in single-user mode, which reads one statement per line.
 fn single(
     bindir: &Path,
     data: &Path,
@@ -169,15 +169,15 @@ pub fn initdb(bindir: &Path, data: &Path) -> Result<()> {
     run(initdb_command(bindir).arg(data)).map(drop)
 }
 
-/// The cluster that pg_upgrade fills: since PostgreSQL 18 one would have checksums,
-/// which the older cluster has not.
+/// Makes the cluster that pg_upgrade fills. Since PostgreSQL 18 clusters have checksums by default, which the
+/// older cluster lacks.
 pub fn initdb_for_upgrade(bindir: &Path, data: &Path) -> Result<()> {
     run(initdb_command(bindir).arg(data).arg("--no-data-checksums")).map(drop)
 }
 
 fn initdb_command(bindir: &Path) -> Command {
     let mut initdb = Command::new(bindir.join("initdb"));
-    // Of the usual size a segment is a third of what is copied for each server.
+    // With segments of the usual size, a third of what is copied for each server would be WAL.
     initdb.args([
         "--no-sync",
         "--wal-segsize=1",
@@ -193,9 +193,9 @@ fn initdb_command(bindir: &Path) -> Command {
     initdb
 }
 
-/// Copies a template to `data` and gives the copy a system identifier of its own:
-/// servers that look like clones of each other would not be like real ones. Packages of a server
-/// alone cannot do that: with them each cluster is made from the beginning.
+/// Copies a template to `data` and gives the copy a system identifier of its own, because real servers are
+/// not clones of each other. Packages with the server alone lack the program for that, so there each cluster
+/// is made from scratch.
 pub fn copy_template(template: Template, bindir: &Path, data: &Path, number: u32) -> Result<()> {
     if !bindir.join("pg_resetwal").exists() {
         return initdb(bindir, data);
@@ -208,7 +208,7 @@ pub fn copy_template(template: Template, bindir: &Path, data: &Path, number: u32
         (now.as_secs() << 32) | (u64::from(std::process::id() & 0xf_ffff) << 12) | u64::from(number);
     bytes[..8].copy_from_slice(&identifier.to_ne_bytes());
     std::fs::write(&control, bytes)?;
-    // Writes the control file with a valid checksum and WAL of this identifier.
+    // pg_resetwal writes the control file with a valid checksum, and WAL with this identifier.
     run(Command::new(bindir.join("pg_resetwal")).arg("-f").arg(data))?;
     Ok(())
 }

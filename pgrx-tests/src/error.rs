@@ -1,5 +1,4 @@
-//! One error for all test code: a text that a person can act on, and the SQLSTATE
-//! where a server gave one.
+//! One error type for all test code: a text that a person can act on, and the server's SQLSTATE if there is one.
 
 use std::fmt;
 
@@ -12,17 +11,17 @@ pub struct Error {
 }
 
 impl Error {
-    /// The server's SQLSTATE; None: no server said anything.
+    /// Returns the server's SQLSTATE, or `None` if the error does not come from a server.
     pub fn sqlstate(&self) -> Option<&str> {
         self.sqlstate.as_deref()
     }
 
-    /// The server went away, and has at most said so: what it was asked for may have been done.
+    /// Whether the server went away. It may have carried out the request.
     pub fn is_lost(&self) -> bool {
         self.sqlstate.as_deref().is_none_or(|state| state.starts_with("57P"))
     }
 
-    /// The same error, saying what was tried.
+    /// Adds to the error what was attempted.
     pub fn context(mut self, what: &str) -> Error {
         self.text = format!("{what}: {}", self.text);
         self
@@ -35,7 +34,7 @@ impl fmt::Display for Error {
     }
 }
 
-/// What a failing `unwrap` of a test prints.
+/// The text that a failing `unwrap` in a test prints.
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)
@@ -51,7 +50,7 @@ impl From<postgres::Error> for Error {
     }
 }
 
-/// Message, SQLSTATE, detail and hint; `Display` of the driver says only "db error".
+/// Returns message, SQLSTATE, detail and hint. The driver's `Display` prints only "db error".
 fn describe(error: &postgres::Error) -> String {
     let Some(db) = error.as_db_error() else {
         let cause = std::error::Error::source(error).map(|cause| format!(": {cause}"));

@@ -1,5 +1,5 @@
-//! A small stage for tests of single rules: two servers, one table, half of whose rows
-//! belong to the tenant that moves.
+//! A small fixture for tests of single rules: two servers and one table. Half of its rows belong to the
+//! tenant that moves.
 
 use crate::Error;
 use crate::cluster::{CLIENT, Cluster, DATABASE, OWNER};
@@ -12,8 +12,8 @@ use std::time::Duration;
 
 pub const LIMIT: Duration = Duration::from_secs(180);
 
-/// Everything that a writer can do, to the rows of eight tenants. The writers leave the
-/// split some time of the machine: a test is not the better for a split that takes longer.
+/// A load with all kinds of writes to the rows of eight tenants. The writers leave some processor time to the
+/// split, because a longer split does not make the test better.
 pub fn load(sharding: Sharding) -> Options {
     Options {
         rows: if is_long_run() { 16_000 } else { 10_000 },
@@ -24,8 +24,7 @@ pub fn load(sharding: Sharding) -> Options {
     }
 }
 
-/// Load while each of the plans is carried out; what a plan's query is given is what the
-/// earlier ones have made of the cluster.
+/// Runs a load while each of the plans is carried out. Each plan's query runs after the earlier splits have finished.
 pub fn splits_under_load(cluster: &Cluster, sharding: Sharding, plans: &[&str]) {
     const LIMIT: Duration = Duration::from_secs(300);
     let mut workload = Workload::prepare(cluster, load(sharding)).unwrap();
@@ -44,7 +43,7 @@ pub fn splits_under_load(cluster: &Cluster, sharding: Sharding, plans: &[&str]) 
     assert!(report.is_clean(), "{report}");
 }
 
-/// Two servers with the table, which is created by `definition`.
+/// Makes two servers with the table that `definition` creates.
 pub fn cluster_of(config: &[&str], definition: &str) -> Cluster {
     let mut lines = vec!["fsync = off", "max_prepared_transactions = 5", "shardmaster.tail_interval = 20"];
     lines.extend_from_slice(config);
@@ -75,7 +74,7 @@ pub fn cluster_of(config: &[&str], definition: &str) -> Cluster {
     cluster
 }
 
-/// Two servers and a table of 600 rows.
+/// Makes two servers and a table of 600 rows.
 pub fn cluster(config: &[&str]) -> Cluster {
     cluster_of(
         config,
@@ -84,33 +83,33 @@ pub fn cluster(config: &[&str]) -> Cluster {
     )
 }
 
-/// What is computed is of no deferrable constraint.
+/// Drops the deferrable constraint, because a computed column cannot be part of one.
 pub fn let_code_be_computed(cluster: &Cluster) {
     by_superusers(cluster, "ALTER TABLE items DROP CONSTRAINT items_tenant_code_key");
 }
 
-/// A superuser's session on the source.
+/// Opens a superuser's session on the source.
 pub fn source(cluster: &Cluster) -> Client {
     cluster.servers[0].superuser(DATABASE).unwrap()
 }
 
-/// Statements of a superuser on a server.
+/// Runs statements as a superuser on a server.
 pub fn by_superuser(cluster: &Cluster, server: usize, statements: &str) {
     let outcome = cluster.servers[server].superuser(DATABASE).unwrap().batch_execute(statements);
     outcome.map_err(|error| Error::from(error).context(statements)).unwrap();
 }
 
-/// The same on every server.
+/// Runs statements as a superuser on every server.
 pub fn by_superusers(cluster: &Cluster, statements: &str) {
     (0..cluster.servers.len()).for_each(|server| by_superuser(cluster, server, statements));
 }
 
-/// Statements of the tables' owner on a server, who is the superuser again after `RESET ROLE`.
+/// Runs statements as the tables' owner on a server. `RESET ROLE` makes the session a superuser's again.
 pub fn by_owner(cluster: &Cluster, server: usize, statements: &str) {
     by_superuser(cluster, server, &format!("SET ROLE {OWNER}; {statements}"));
 }
 
-/// An ordinary client's session on the source.
+/// Opens an ordinary client's session on the source.
 pub fn client(cluster: &Cluster) -> Client {
     cluster.servers[0].connect(DATABASE, CLIENT).unwrap()
 }
@@ -125,7 +124,7 @@ pub fn to_pending(split: &Split<'_>) {
     split.wait("cutover_pending", LIMIT).unwrap();
 }
 
-/// A split whose cutover has decided.
+/// Returns a split whose cutover has decided.
 pub fn completed(cluster: &Cluster) -> Split<'_> {
     let split = plan(cluster);
     to_pending(&split);
@@ -134,14 +133,14 @@ pub fn completed(cluster: &Cluster) -> Split<'_> {
     split
 }
 
-/// The moving tenant's rows on a server.
+/// Returns the moving tenant's rows on a server.
 pub fn rows(cluster: &Cluster, server: usize) -> BTreeMap<i32, String> {
     let mut client = cluster.servers[server].superuser(DATABASE).unwrap();
     let rows = client.query("SELECT id, val || ' ' || code FROM items WHERE tenant = 'moves'", &[]).unwrap();
     rows.iter().map(|row| (row.get(0), row.get(1))).collect()
 }
 
-/// Does something while the next step is about to begin, and lets it go on with a change.
+/// Makes a change while the next step is about to begin, and then lets the step continue.
 pub fn before_the_next_step(cluster: &Cluster, split: &Split<'_>, change: impl FnOnce()) {
     split.wait_settled(LIMIT).unwrap();
     cluster.hold("step_begin").unwrap();
@@ -153,7 +152,7 @@ pub fn before_the_next_step(cluster: &Cluster, split: &Split<'_>, change: impl F
     cluster.fault("").unwrap();
 }
 
-/// Cutover; the target holds exactly what the source held.
+/// Cuts over, and checks that the target holds exactly the source's rows.
 pub fn cut_over_and_compare(cluster: &Cluster, split: &Split<'_>) {
     split.call("cutover").unwrap();
     split.wait("completed", LIMIT).unwrap();
@@ -168,7 +167,7 @@ pub fn state_of(error: &postgres::Error) -> &str {
     error.code().map_or("none", postgres::error::SqlState::code)
 }
 
-/// The catalog as it was before the split: what pg_restore brings back.
+/// Restores the catalog to its state before the split, like pg_restore does.
 pub fn forget_splits(master: &mut Client) {
     master
         .batch_execute(
@@ -183,13 +182,13 @@ pub fn forget_splits(master: &mut Client) {
         .unwrap();
 }
 
-/// A split from its plan to its finish.
+/// Runs a split from its plan to its finish.
 pub fn finished(split: &Split<'_>) {
     split.run(|_| ()).unwrap();
     split.finish(LIMIT).unwrap();
 }
 
-/// "ok", or the SQLSTATE of what is refused.
+/// Returns "ok", or the SQLSTATE of a refused statement.
 pub fn outcome(client: &mut Client, statement: &str) -> String {
     match client.batch_execute(statement) {
         Ok(()) => "ok".to_owned(),
@@ -201,13 +200,13 @@ pub fn outcome(client: &mut Client, statement: &str) -> String {
     }
 }
 
-/// A row of the table `items`.
+/// Returns an INSERT of a row into the table `items`.
 pub fn insert(tenant: &str, id: i32) -> String {
     format!("INSERT INTO items VALUES ('{tenant}', {id}, 'x', {id})")
 }
 
-/// The master as it was before the cutover of its only split, and all that came of it: with
-/// more of the plan set as a restored catalog would have it.
+/// Restores the master to its state before the cutover of its only split, without anything that followed.
+/// `plan` sets more columns of the split's plan, as a restored catalog would have them.
 pub fn forget_decision(master: &mut Client, plan: &str) {
     let version: i64 = master.query_one("SELECT shard_routing_version()", &[]).unwrap().get(0);
     master
@@ -227,7 +226,7 @@ pub fn forget_decision(master: &mut Client, plan: &str) {
         .unwrap();
 }
 
-/// A session that a split takes for its own worker's: what it does, no trigger notices.
+/// Opens a session that the split takes for its own worker's, so no trigger captures its writes.
 pub fn as_worker(cluster: &Cluster, split: &Split<'_>, server: usize) -> Client {
     let query = "SELECT secret FROM shardmaster.split_plan WHERE id = $1";
     let secret: String = cluster.superuser().unwrap().query_one(query, &[&split.id]).unwrap().get(0);

@@ -1,4 +1,4 @@
-//! A real nginx with its Lua module, and what sends requests to it.
+//! A real nginx with its Lua module, and requests to it.
 
 use crate::process::{Directory, Process};
 use crate::{Result, wait};
@@ -13,10 +13,10 @@ const LIMIT: Duration = Duration::from_secs(30);
 const PROGRAM: &str = "/usr/sbin/nginx";
 const MODULES: &str = "/usr/lib/nginx/modules";
 
-/// One nginx: the gateway, and a service for each shard that answers with the shard's
-/// name. Each is at a socket of its own in the directory.
+/// One nginx with the gateway and a service for each shard, which answers with the shard's name. Each has a
+/// socket of its own in the directory.
 pub struct Nginx {
-    // Stopped before its directory goes.
+    // It is stopped before its directory is removed.
     process: Option<Process>,
     directory: Directory,
 }
@@ -50,12 +50,12 @@ impl Nginx {
         self.directory.join("nginx.conf")
     }
 
-    /// A file of the gateway.
+    /// Returns the path of a file of the gateway.
     pub fn file(&self, name: &str) -> PathBuf {
         self.directory.join("gateway").join(format!("{name}.conf"))
     }
 
-    /// As `shard_set_service` and `listen` take it.
+    /// Returns a socket address in the format of `shard_set_service` and `listen`.
     pub fn socket(&self, name: &str) -> String {
         format!("unix:{}/{name}.sock", self.directory.display())
     }
@@ -66,19 +66,19 @@ impl Nginx {
         command
     }
 
-    /// The command with these arguments, for a shell.
+    /// Returns the command with these arguments, for a shell.
     pub fn shell(&self, arguments: &str) -> String {
         let (dir, file) = (self.directory.display(), self.configuration());
         format!("{PROGRAM} -e stderr -p {dir} -c {} {arguments}", file.display())
     }
 
-    /// Starts it and waits for its services.
+    /// Starts nginx and waits for its services.
     pub fn start(&mut self, name: &str) -> Result<()> {
         self.process = Some(Process::start(&mut self.command(), self.directory.join("log"))?);
         wait::until("nginx to listen", LIMIT, || Ok(Requests::open(self, name).ok().map(drop)))
     }
 
-    /// Its worker processes.
+    /// Returns nginx's worker processes.
     pub fn workers(&self) -> Result<Vec<u32>> {
         match &self.process {
             Some(process) => process.children(),
@@ -86,7 +86,7 @@ impl Nginx {
         }
     }
 
-    /// Waits until none of these is left: nobody follows the old configuration any more.
+    /// Waits until none of these workers is left, so that nobody uses the old configuration any more.
     pub fn wait_replaced(&self, old: &[u32]) -> Result<()> {
         wait::until("nginx to be reloaded", LIMIT, || {
             let workers = self.workers()?;
@@ -105,7 +105,7 @@ impl Requests {
         Ok(Requests(BufReader::new(stream)))
     }
 
-    /// GET; returns the status and the body.
+    /// Sends GET, and returns the status and the body.
     pub fn get(&mut self, target: &[u8], headers: &[(&str, &[u8])]) -> Result<(u16, String)> {
         let mut request = [b"GET ", target, b" HTTP/1.1\r\nHost: gateway\r\n"].concat();
         for (name, value) in headers {
@@ -139,7 +139,7 @@ impl Requests {
     }
 }
 
-/// Every byte that is not plain as %XX.
+/// Encodes every byte that is not plain as %XX.
 pub fn percent_encoded(key: &str) -> Vec<u8> {
     let mut encoded = Vec::new();
     for byte in key.bytes() {

@@ -1,4 +1,4 @@
-//! A program beside the servers, stopped when dropped.
+//! A program that runs beside the servers and is stopped when dropped.
 
 use crate::{Result, env, server, wait};
 use std::fs::{self, File};
@@ -9,13 +9,13 @@ use std::time::Duration;
 
 const STOP_LIMIT: Duration = Duration::from_secs(20);
 
-/// A name that nothing else of this run has.
+/// Returns a name that nothing else in this run has.
 pub fn unique(name: &str) -> String {
     static NUMBER: AtomicU32 = AtomicU32::new(1);
     format!("{name}.{}.{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed))
 }
 
-/// A directory of one's own below that of the run, removed when dropped.
+/// A directory of its own below the run's. It is removed when dropped.
 pub struct Directory(PathBuf);
 
 impl Directory {
@@ -47,7 +47,7 @@ pub struct Process {
 }
 
 impl Process {
-    /// Starts it; both its outputs go to the file `log`.
+    /// Starts a program. Both its outputs go to the file `log`.
     pub fn start(command: &mut Command, log: PathBuf) -> Result<Process> {
         let file = File::options().create(true).append(true).open(&log)?;
         let child = command
@@ -63,7 +63,7 @@ impl Process {
         self.child.id()
     }
 
-    /// Its children, by their parent's record in /proc.
+    /// Returns the program's children, by the parent's record in /proc.
     pub fn children(&self) -> Result<Vec<u32>> {
         let path = format!("/proc/{0}/task/{0}/children", self.pid());
         Ok(fs::read_to_string(path)?.split_whitespace().filter_map(|pid| pid.parse().ok()).collect())
@@ -73,14 +73,14 @@ impl Process {
         Ok(self.child.try_wait()?.is_none())
     }
 
-    /// Ends it at once, without a word.
+    /// Kills the program at once.
     pub fn kill(mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
         self.is_killed = true;
     }
 
-    /// What it has said.
+    /// Returns the program's output.
     pub fn said(&self) -> String {
         fs::read_to_string(&self.log).unwrap_or_default()
     }
@@ -88,7 +88,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // Its number may be another's by now.
+        // Another process may have its number by now.
         if self.is_killed {
             return;
         }

@@ -1,5 +1,4 @@
-//! A real Prometheus that reads the master through two real exporters, with the project's own
-//! queries and alerts.
+//! A real Prometheus that reads the master through two real exporters, with the project's own queries and alerts.
 
 use crate::process::{Directory, Process};
 use crate::server::Server;
@@ -19,13 +18,13 @@ const LIMIT: Duration = Duration::from_secs(60);
 
 pub struct Prometheus {
     port: u16,
-    // Stopped before their directory goes.
+    // They are stopped before their directory is removed.
     _processes: Vec<Process>,
     _directory: Directory,
 }
 
 impl Prometheus {
-    /// Both exporters as this role, and the alerts with times of a second.
+    /// Starts both exporters as this role, and the alerts with intervals of a second.
     pub fn start(master: &Server, database: &str, role: &str) -> Result<Prometheus> {
         let directory = Directory::new("prometheus")?;
         let (exporter, sql, port) = (free_port()?, free_port()?, free_port()?);
@@ -59,13 +58,13 @@ impl Prometheus {
         Ok(prometheus)
     }
 
-    /// What it answers to a query, as JSON.
+    /// Returns the answer to a query, as JSON.
     pub fn ask(&self, query: &str) -> Result<String> {
         let escaped: String = query.bytes().map(|byte| format!("%{byte:02X}")).collect();
         get(self.port, &format!("/api/v1/query?query={escaped}"))
     }
 
-    /// Waits until an alert fires, of the figures of a job where the alert is of one.
+    /// Waits until an alert fires, by the metrics of a job if the alert belongs to one.
     pub fn wait_firing(&self, alert: &str, job: Option<&str>) -> Result<()> {
         let of_job = job.map(|job| format!(",\"job\":\"{job}\"")).unwrap_or_default();
         let wanted = format!("{{\"alertname\":\"{alert}\"{of_job}}}");
@@ -78,7 +77,7 @@ impl Prometheus {
     }
 }
 
-/// The rules wait for minutes where this test has seconds.
+/// Replaces the minutes in the rules by the seconds that this test has.
 fn impatient(alerts: &str) -> String {
     let line = |line: &str| match line.trim_start().strip_prefix("for: ") {
         Some(time) => line.replace(time, "1s"),

@@ -1,4 +1,4 @@
-//! Numbers from a seed, the same in each run.
+//! Random numbers from a seed, which are the same in each run.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -9,7 +9,7 @@ impl Random {
         Random(seed)
     }
 
-    /// SplitMix64.
+    /// Returns the next number of SplitMix64.
     pub fn number(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -18,7 +18,7 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// From 0 to one less than `below`.
+    /// Returns a number from 0 to `below` - 1.
     pub fn below(&mut self, below: usize) -> usize {
         (self.number() % below.max(1) as u64) as usize
     }
@@ -32,7 +32,7 @@ impl Random {
     }
 }
 
-/// Printed when a test fails; SHARDMASTER_SEED runs it again.
+/// Returns the seed, which is printed when a test fails. SHARDMASTER_SEED repeats it.
 pub fn seed() -> u64 {
     let given = std::env::var("SHARDMASTER_SEED").ok().and_then(|text| text.parse().ok());
     let seed = given.unwrap_or_else(|| {

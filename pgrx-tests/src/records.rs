@@ -1,14 +1,14 @@
-//! What tests have tried, a line each, for docs/internals/reliability.md: appended to the file that
-//! SHARDMASTER_RECORDS names. Without it nothing is kept.
+//! Records of what tests have tried, one per line, for docs/internals/reliability.md. They are appended to
+//! the file SHARDMASTER_RECORDS. Without it nothing is kept.
 
 use std::fmt::Display;
 use std::io::Write;
 use std::time::Duration;
 
-/// A fact's name and value.
+/// The name and value of a fact.
 pub type Fact<'a> = (&'a str, &'a dyn Display);
 
-/// One line in one write: several programs write to the file at the same time.
+/// Appends one line in one write, because several programs write to the file at the same time.
 pub fn keep(kind: &str, facts: &[Fact<'_>]) {
     let Some(path) = std::env::var_os("SHARDMASTER_RECORDS") else { return };
     let mut line = kind.to_owned();
@@ -21,7 +21,7 @@ pub fn keep(kind: &str, facts: &[Fact<'_>]) {
         .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
 }
 
-/// In milliseconds, as the lines have times.
+/// Returns milliseconds, the unit of all times in the records.
 pub fn milliseconds(time: Duration) -> u128 {
     time.as_millis()
 }

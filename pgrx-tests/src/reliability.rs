@@ -1,9 +1,9 @@
-//! docs/internals/reliability.md from what tests have kept of what they tried: `records`.
+//! Makes docs/internals/reliability.md from the records of the tests: see `records`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
-/// A line: its kind, and its facts by their names.
+/// A line: its kind, and its facts by name.
 struct Record<'a> {
     kind: &'a str,
     facts: BTreeMap<&'a str, &'a str>,
@@ -25,7 +25,7 @@ impl<'a> Record<'a> {
     }
 }
 
-/// The page; `said` is a line about where and when.
+/// Returns the page. `said` is a line about where and when the tests ran.
 pub fn page(lines: &str, said: &str) -> String {
     let records: Vec<Record<'_>> = lines.lines().filter_map(Record::parse).collect();
     let of = |kind: &str| records.iter().filter(|record| record.kind == kind).collect::<Vec<_>>();
@@ -60,7 +60,7 @@ fn longest(records: &[&Record<'_>], name: &str) -> String {
     format!("{} ms", records.iter().map(|record| record.number(name)).max().unwrap_or(0))
 }
 
-/// The records by what one of their facts says.
+/// Groups the records by the value of one of their facts.
 fn by<'a, 'b>(records: &[&'a Record<'b>], name: &str) -> BTreeMap<&'b str, Vec<&'a Record<'b>>> {
     let mut groups: BTreeMap<&str, Vec<&Record<'_>>> = BTreeMap::new();
     for record in records {

@@ -11,20 +11,20 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-/// Recovery after a crash under load needs its time on a busy machine.
+/// Crash recovery under load takes its time on a busy machine.
 const START_LIMIT: Duration = Duration::from_secs(120);
 const STOP_LIMIT: Duration = Duration::from_secs(180);
-/// To connect to one of several servers.
+/// The limit for connecting to one of several servers.
 const CONNECT_LIMIT: Duration = Duration::from_secs(3);
 
-/// How a server is stopped.
+/// The ways to stop a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
-    /// Ends sessions, writes a checkpoint.
+    /// Ends sessions and writes a checkpoint.
     Fast,
-    /// A crash of all processes; the next start recovers.
+    /// Crashes all processes. The next start recovers.
     Immediate,
-    /// SIGKILL for the postmaster; its children notice and leave.
+    /// Sends SIGKILL to the postmaster. Its children notice and leave.
     Kill,
 }
 
@@ -38,35 +38,35 @@ impl Stop {
     }
 }
 
-/// A server on a unix socket in a directory of its own; stopped when dropped.
+/// A server on a unix socket in a directory of its own. It is stopped when dropped.
 pub struct Server {
     name: String,
     dir: PathBuf,
-    /// Where its programs are.
+    /// The directory of its programs.
     bindir: PathBuf,
     postmaster: Option<Child>,
-    /// Socket directories and ports of servers that somebody else runs, of which one takes writes;
-    /// none: it is one of our own.
+    /// Socket directories and ports of servers that are managed elsewhere, one of which takes writes. It is
+    /// empty for a server of our own.
     others: Vec<(PathBuf, u16)>,
-    /// More variables of its environment.
+    /// More environment variables of the server.
     environment: Vec<(String, String)>,
 }
 
 impl Server {
-    /// Makes a server and starts it; `config` holds more lines of postgresql.conf.
+    /// Makes a server and starts it. `config` holds more lines of postgresql.conf.
     pub fn start(name: &str, config: &[&str]) -> Result<Server> {
         let mut server = Server::create(name, config)?;
         server.run()?;
         Ok(server)
     }
 
-    /// Makes a server without starting it. Commits are durable unless `config` says
-    /// otherwise: tests crash servers.
+    /// Makes a server without starting it. Commits are durable unless `config` says otherwise, because tests
+    /// crash servers.
     pub fn create(name: &str, config: &[&str]) -> Result<Server> {
         Server::create_of(Template::Plain, name, config)
     }
 
-    /// The same of a template.
+    /// Makes a server from a template without starting it.
     pub fn create_of(template: Template, name: &str, config: &[&str]) -> Result<Server> {
         let (number, dir) = new_directory()?;
         env::copy_template(template, &env::bindir()?, &dir.join("data"), number)?;
@@ -83,8 +83,7 @@ impl Server {
         Server::start_with(env::bindir_built(major)?, name, config)
     }
 
-    /// What clients take for one server: several of them, which somebody else starts and stops, and
-    /// whichever takes writes is meant.
+    /// Several servers, managed elsewhere, that clients use as one. Clients use whichever of them takes writes.
     pub fn managed(name: &str, dir: PathBuf, others: Vec<(PathBuf, u16)>) -> Result<Server> {
         Ok(Server {
             name: name.into(),
@@ -114,7 +113,7 @@ impl Server {
             "max_connections = 100",
             "max_prepared_transactions = 20",
             "max_worker_processes = 24",
-            // What it compiles here is thrown away before it has paid: a fifth of a second each time.
+            // Compiling here never pays off; it would cost a fifth of a second each time.
             "jit = off",
             "log_line_prefix = '%m [%p] %q%a '",
         ])?;
@@ -122,8 +121,8 @@ impl Server {
         Ok(server)
     }
 
-    /// Stops the server and lets pg_upgrade make one of another major version out of it,
-    /// with the same configuration; ready to start. Where it was is `data.old`.
+    /// Stops the server and lets pg_upgrade make one of another major version out of it, with the same
+    /// configuration, ready to start. The old data directory is `data.old`.
     pub fn upgrade(&mut self, major: u32) -> Result<()> {
         self.stop(Stop::Fast)?;
         let (bindir, old) = (env::bindir_built(major)?, self.dir.join("data.old"));
@@ -133,7 +132,7 @@ impl Server {
             let settings = fs::read_to_string(old.join(name))?;
             let path = self.data().join(name);
             let defaults = fs::read_to_string(&path)?;
-            // Settings that initdb leaves to the server's defaults are comments.
+            // Settings that initdb leaves at their defaults are comments.
             let ours = settings.lines().skip_while(|line| !line.starts_with("listen_addresses"));
             let ours: Vec<&str> =
                 if name == "postgresql.conf" { ours.collect() } else { settings.lines().collect() };
@@ -148,7 +147,7 @@ impl Server {
         Ok(())
     }
 
-    /// An empty cluster in the place of one that was put aside, with the same configuration.
+    /// Makes an empty cluster in the place of one that was put aside, with the same configuration.
     pub fn make_anew(&self) -> Result<()> {
         let (number, scratch) = new_directory()?;
         env::copy_template(Template::Plain, &self.bindir, &self.data(), number)?;
@@ -157,14 +156,14 @@ impl Server {
         Ok(fs::write(self.data().join("postgresql.conf"), before)?)
     }
 
-    /// The next transaction id in the control file of the stopped server.
+    /// Returns the next transaction id from the control file of the stopped server.
     pub fn next_xid(&self) -> Result<String> {
         let control = env::run(Command::new(self.bindir.join("pg_controldata")).arg(self.data()))?;
         let line = control.lines().find_map(|line| line.strip_prefix("Latest checkpoint's NextXID:"));
         Ok(line.ok_or("pg_controldata shows no NextXID")?.trim().to_owned())
     }
 
-    /// A streaming standby of another server, ready to start.
+    /// Makes a streaming standby of another server, ready to start.
     pub fn standby_of(primary: &Server, name: &str) -> Result<Server> {
         let server = Server::create(name, &[])?;
         fs::remove_dir_all(server.data())?;
@@ -172,8 +171,9 @@ impl Server {
         backup.args(["-R", "-X", "stream", "-c", "fast", "-N", "-p", "5432", "-U", "postgres", "-h"]);
         env::run(backup.arg(primary.socket_dir()).arg("-D").arg(server.data()))?;
         server.configure(&[&format!("unix_socket_directories = '{}'", server.dir.display())])?;
-        // -R writes every option that the program's libpq knows; that of the extension, which answers in the server for all, may
-        // be of an earlier version, where an installation has one of its own without TLS (scripts/lib.sh).
+        // -R writes every option that the program's libpq knows. The server uses the extension's libpq for
+        // everything, and that may be an earlier version, if an installation has its own libpq without TLS
+        // (scripts/lib.sh).
         let conninfo =
             format!("primary_conninfo = 'host={} port=5432 user=postgres'\n", primary.socket_dir().display());
         let settings = server.data().join("postgresql.auto.conf");
@@ -189,7 +189,7 @@ impl Server {
         if promoted { Ok(()) } else { Err(format!("\"{}\" was not promoted in time", self.name).into()) }
     }
 
-    /// Appends to postgresql.conf; takes effect at the next start or `reload`.
+    /// Appends to postgresql.conf. It takes effect at the next start or `reload`.
     pub fn configure(&self, lines: &[&str]) -> Result<()> {
         let path = self.data().join("postgresql.conf");
         let mut text = fs::read_to_string(&path)?;
@@ -206,7 +206,7 @@ impl Server {
         self.wait_ready()
     }
 
-    /// From its next start on.
+    /// Sets a variable of the server's environment, from its next start on.
     pub fn set_environment(&mut self, name: &str, value: &str) {
         self.environment.push((name.to_owned(), value.to_owned()));
     }
@@ -216,17 +216,17 @@ impl Server {
         self.spawn_with(&[])
     }
 
-    /// Starts it with more arguments.
+    /// Starts the postmaster with more arguments, without waiting for it.
     pub fn spawn_with(&mut self, arguments: &[&str]) -> Result<()> {
         let log = File::options().create(true).append(true).open(self.log_path())?;
         let child = Command::new(self.bindir.join("postgres"))
             .arg("-D")
             .arg(self.data())
             .args(arguments)
-            // None of the errors shows a client what this would add to it.
+            // This adds backtraces to panics. None of the errors may show them to a client.
             .env("RUST_BACKTRACE", "1")
-            // Short sessions that plan long queries: what one has freed the next one needs again,
-            // and to give it back to the system each time is a tenth of all that servers do here.
+            // Short sessions that plan long queries need the memory that the previous one has freed.
+            // Returning it to the system each time is a tenth of what servers do here.
             .env("MALLOC_TRIM_THRESHOLD_", "33554432")
             .env("MALLOC_MMAP_THRESHOLD_", "16777216")
             .envs(self.environment.iter().cloned())
@@ -261,7 +261,7 @@ impl Server {
     /// Stops the server and waits until its postmaster is gone.
     pub fn stop(&mut self, how: Stop) -> Result<()> {
         let Some(mut child) = self.postmaster.take() else { return Ok(()) };
-        // One that hangs hears no signal to end.
+        // A server that hangs does not receive the signal.
         self.wake()?;
         signal(child.id(), how.signal())?;
         let what = format!("server \"{}\" to stop ({how:?})", self.name);
@@ -276,8 +276,7 @@ impl Server {
         result
     }
 
-    /// After SIGKILL for the postmaster a new one refuses to start while an old
-    /// backend holds the shared memory.
+    /// After SIGKILL of the postmaster, a new one refuses to start while an old backend holds the shared memory.
     fn wait_orphans(&self) -> Result<()> {
         let data = self.data();
         wait::until("backends of the killed postmaster to leave", STOP_LIMIT, || {
@@ -285,14 +284,14 @@ impl Server {
         })
     }
 
-    /// A copy of its disk, which it is stopped for. One at a time.
+    /// Stops the server and copies its disk. There is one copy at a time.
     pub fn copy_disk(&mut self) -> Result<()> {
         self.stop(Stop::Fast)?;
         env::run(Command::new("cp").arg("-a").arg(self.data()).arg(self.disk_copy()))?;
         self.run()
     }
 
-    /// Stops it and puts the copy of its disk in the place of what is there.
+    /// Stops the server and replaces its disk by the copy.
     pub fn set_disk_back(&mut self, how: Stop) -> Result<()> {
         self.stop(how)?;
         fs::remove_dir_all(self.data())?;
@@ -308,13 +307,12 @@ impl Server {
         self.run()
     }
 
-    /// Stops all of its processes in the middle of whatever they do: the server hangs, and
-    /// its sockets stay open.
+    /// Stops all its processes in the middle of whatever they do. The server hangs, and its sockets stay open.
     pub fn hang(&self) -> Result<()> {
         self.signal_all(libc::SIGSTOP)
     }
 
-    /// They go on.
+    /// Lets the processes continue.
     pub fn wake(&self) -> Result<()> {
         self.signal_all(libc::SIGCONT)
     }
@@ -322,7 +320,7 @@ impl Server {
     fn signal_all(&self, number: i32) -> Result<()> {
         for pid in processes_in(&self.data())? {
             let sent = signal(pid, number);
-            // One that has ended meanwhile needs none.
+            // A process that has ended meanwhile needs no signal.
             if sent.is_err() && processes_in(&self.data())?.contains(&pid) {
                 return sent;
             }
@@ -355,12 +353,12 @@ impl Server {
         self.dir.join("log")
     }
 
-    /// The last `bytes` of the server's log.
+    /// Returns the last `bytes` of the server's log.
     pub fn log_tail(&self, bytes: u64) -> String {
         tail(&self.log_path(), bytes)
     }
 
-    /// A connection string of libpq for this server.
+    /// Returns a libpq connection string for this server.
     pub fn conninfo(&self, database: &str, user: &str) -> String {
         if self.others.is_empty() {
             return format!("host={} port=5432 dbname={database} user={user}", self.dir.display());
@@ -408,18 +406,18 @@ impl Drop for Server {
             eprintln!("--- end of the log of server \"{}\"\n{}", self.name, self.log_tail(6000));
         }
         let stopped = self.stop(Stop::Immediate);
-        // The log of a server that would not stop stays for whoever looks into it.
+        // The log of a server that would not stop is kept for inspection.
         if stopped.is_ok() {
             let _ = fs::remove_dir_all(&self.dir);
         }
     }
 }
 
-/// A directory below that of the run, and its number.
+/// Makes a directory below the run's, and returns its number.
 fn new_directory() -> Result<(u32, PathBuf)> {
     static NUMBER: AtomicU32 = AtomicU32::new(1);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-    // Socket paths have a limit of 107 bytes: the server's name stays out of them.
+    // Socket paths are limited to 107 bytes, so the server's name is not part of them.
     let dir = env::run_dir()?.join(format!("{}.{number}", std::process::id()));
     fs::create_dir(&dir)?;
     Ok((number, dir))
@@ -435,7 +433,7 @@ pub fn signal(pid: u32, signal: i32) -> Result<()> {
     Ok(())
 }
 
-/// Processes whose working directory is a data directory: a server's own.
+/// Returns the processes whose working directory is the data directory, which are the server's own.
 pub fn processes_in(data: &Path) -> Result<Vec<u32>> {
     let data = fs::canonicalize(data)?;
     let mut found = Vec::new();

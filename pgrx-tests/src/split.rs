@@ -1,12 +1,12 @@
-//! A split, as an operator drives it.
+//! A split, operated as an operator would.
 
 use crate::cluster::{Cluster, DATABASE};
 use crate::{Error, Result, wait};
 use postgres::{Client, NoTls};
 use std::time::Duration;
 
-/// What a split does, for whoever looks again and again: `shard_split_metrics` asks its source for
-/// the lag each time, by a session of its own.
+/// The state of a split, for code that polls. `shard_split_metrics` would ask the source for the lag each
+/// time, in a session of its own.
 const STATE: &str = "
     SELECT phase, activity, coalesce(shardmaster.split_waits_for(id), ''), coalesce(error_message, '')
       FROM shardmaster.split_plan WHERE id = $1";
@@ -27,12 +27,12 @@ pub struct Split<'a> {
 }
 
 impl Split<'_> {
-    /// A superuser's session on the master.
+    /// Opens a superuser's session on the master.
     pub fn superuser(&self) -> Result<Client> {
         self.cluster.superuser()
     }
 
-    /// Waits until it is caught up again and nothing is in its way.
+    /// Waits until the split is caught up again and nothing blocks it.
     pub fn wait_settled(&self, limit: Duration) -> Result<()> {
         let settled = wait::until("the split to be caught up again", limit, || {
             let state = self.state()?;
@@ -44,7 +44,7 @@ impl Split<'_> {
         settled.map_err(|e| e.context(&self.describe()))
     }
 
-    /// Waits until it has cut over, and both shards were told: before that the target alone knows.
+    /// Waits until it has cut over and both shards know it. Before that only the target does.
     pub fn wait_told(&self, limit: Duration) -> Result<()> {
         self.wait("completed", limit)?;
         let query = "SELECT cutover_step = 'moved' FROM shardmaster.split_plan WHERE id = $1";
@@ -52,25 +52,25 @@ impl Split<'_> {
         wait::until("the shards to be told", limit, told)
     }
 
-    /// `shard_split_plan` of the default keyspace.
+    /// Calls `shard_split_plan` for the default keyspace.
     pub fn plan<'a>(cluster: &'a Cluster, source: &str, target: &str, tenants: &[&str]) -> Result<Split<'a>> {
         let query = "SELECT shard_split_plan($1, $2, $3)";
         let id = cluster.kept()?.query_one(query, &[&source, &target, &tenants])?.get(0);
         Ok(Split { cluster, id })
     }
 
-    /// A plan by any of the functions that make one: what the query returns.
+    /// Plans a split by a query, which returns its id.
     pub fn plan_by<'a>(cluster: &'a Cluster, query: &str) -> Result<Split<'a>> {
         let id = cluster.kept()?.query_one(query, &[])?.get(0);
         Ok(Split { cluster, id })
     }
 
-    /// A split that was planned before.
+    /// Returns a split that was planned before.
     pub fn of(cluster: &Cluster, id: i64) -> Split<'_> {
         Split { cluster, id }
     }
 
-    /// One of the calls that record a goal: `start_dual_write`, `cutover`, `rollback`, ...
+    /// Makes one of the calls that record a goal: `start_dual_write`, `cutover`, `rollback`, ...
     pub fn call(&self, name: &str) -> Result<()> {
         let query = format!("SELECT shard_split_{name}($1)");
         let mut client = self.cluster.kept()?;
@@ -80,14 +80,14 @@ impl Split<'_> {
         Ok(())
     }
 
-    /// Every remark of its check is accepted.
+    /// Accepts every remark of its check.
     pub fn accept_remarks(&self) -> Result<()> {
         let query = "SELECT shard_split_accept($1, check_name, object) FROM shard_split_check($1) WHERE NOT ok AND object IS NOT NULL";
         self.cluster.kept()?.execute(query, &[&self.id])?;
         Ok(())
     }
 
-    /// `shard_split_wait`; the error tells what the split was doing.
+    /// Calls `shard_split_wait`. The error says what the split was doing.
     pub fn wait(&self, phase: &str, limit: Duration) -> Result<String> {
         let query = "SELECT shard_split_wait($1, $2, $3::text::interval)";
         let seconds = format!("{} s", limit.as_secs());
@@ -98,7 +98,7 @@ impl Split<'_> {
         }
     }
 
-    /// `CALL shard_split_run`, from whatever phase; each line of progress goes to `say`.
+    /// Calls `shard_split_run`, from any phase. Each line of progress goes to `say`.
     pub fn run(&self, say: impl Fn(&str) + Send + Sync + 'static) -> Result<()> {
         let mut config = self.cluster.master.config(DATABASE, "postgres");
         config.notice_callback(move |notice| say(notice.message()));
@@ -113,20 +113,20 @@ impl Split<'_> {
         self.wait("finished", limit).map(drop)
     }
 
-    /// The same where rows may be deleted that the target does not have.
+    /// Finishes a split, and accepts deleting rows that the target does not have.
     pub fn finish_accepting(&self, limit: Duration) -> Result<()> {
         let query = "SELECT shard_split_finish($1, accept_missing => true)";
         self.cluster.kept()?.execute(query, &[&self.id])?;
         self.wait("finished", limit).map(drop)
     }
 
-    /// What has happened to it, in one text.
+    /// Returns its events as one text.
     pub fn events(&self) -> Result<String> {
         let query = "SELECT coalesce(string_agg(detail, '; ' ORDER BY at), '') FROM shard_split_events($1)";
         Ok(self.cluster.kept()?.query_one(query, &[&self.id])?.get(0))
     }
 
-    /// Waits until its history tells of something; the master may restart meanwhile.
+    /// Waits until its events contain a text. The master may restart meanwhile.
     pub fn wait_for_event(&self, text: &str, limit: Duration) -> Result<()> {
         let told = wait::until(&format!("the event \"{text}\""), limit, || {
             Ok(self.events().unwrap_or_default().contains(text).then_some(()))
@@ -135,38 +135,38 @@ impl Split<'_> {
         told.map_err(|e| e.context(&format!("{}; {}", self.describe(), events())))
     }
 
-    /// The text of its error, once it has one.
+    /// Waits until it has failed, and returns its error.
     pub fn failure(&self, limit: Duration) -> Result<String> {
         wait::until("the split to fail", limit, || {
             Ok(self.metric::<Option<String>>("error_message")?.filter(|text| !text.is_empty()))
         })
     }
 
-    /// What `shard_split_check` finds to be wrong, each as "name: detail".
+    /// Returns the findings of `shard_split_check`, each as "name: detail".
     pub fn findings(&self) -> Result<Vec<String>> {
         self.check("check_name || ': ' || detail")
     }
 
-    /// The same with what helps, where the check knows it: "name: detail HINT: hint".
+    /// Returns the findings with their hints, where the check gives one: "name: detail HINT: hint".
     pub fn findings_with_hints(&self) -> Result<Vec<String>> {
         self.check("check_name || ': ' || detail || coalesce(' HINT: ' || hint, '')")
     }
 
-    /// An expression over the rows of the check that are not well, in their order.
+    /// Evaluates an expression over the rows of the check that are not ok, in their order.
     fn check(&self, what: &str) -> Result<Vec<String>> {
         let query = format!("SELECT {what} FROM shard_split_check($1) WHERE NOT ok");
         let rows = self.cluster.kept()?.query(&query, &[&self.id])?;
         Ok(rows.iter().map(|row| row.get(0)).collect())
     }
 
-    /// The old shard stops refusing clients with an old route.
+    /// Drops the redirect, so that the old shard no longer refuses clients with an old route.
     pub fn drop_guard(&self) -> Result<()> {
         self.cluster.kept()?.execute("SELECT shard_split_redirect_drop($1)", &[&self.id])?;
         Ok(())
     }
 
-    /// Waits until the worker holds at a named point; see `Cluster::hold`. One that has failed
-    /// never comes there.
+    /// Waits until the worker holds at a named point; see `Cluster::hold`. A worker that has failed never
+    /// reaches the point.
     pub fn wait_held(&self, point: &str, limit: Duration) -> Result<()> {
         let held = wait::until(&format!("the worker to hold at {point}"), limit, || {
             let state = self.state()?;
@@ -183,13 +183,13 @@ impl Split<'_> {
         Ok(State { phase: row.get(0), activity: row.get(1), waiting_for: row.get(2), error: row.get(3) })
     }
 
-    /// One column of `shard_split_metrics`.
+    /// Returns one column of `shard_split_metrics`.
     pub fn metric<T: for<'b> postgres::types::FromSql<'b>>(&self, column: &str) -> Result<T> {
         let query = format!("SELECT {column} FROM shard_split_metrics($1)");
         Ok(self.cluster.kept()?.query_one(&query, &[&self.id])?.try_get(0)?)
     }
 
-    /// Bytes: the most memory that the split's worker has had; None: it has none now.
+    /// Returns the most memory that the split's worker has had, in bytes, or `None` if it has no worker now.
     pub fn worker_memory(&self) -> Result<Option<u64>> {
         let query =
             "SELECT pid FROM pg_stat_activity WHERE backend_type = 'shardmaster split ' || $1::bigint::text";
@@ -205,7 +205,7 @@ impl Split<'_> {
         Ok(self.state()?.phase)
     }
 
-    /// What it does and why it waits, in one line.
+    /// Says in one line what the split does and why it waits.
     pub fn describe(&self) -> String {
         let query = "SELECT format('split %s: %s, %s, waiting for %s, %s rows copied, error: %s',
                 split_id, phase, activity, coalesce(waiting_for, 'nothing'), total_rows_copied,

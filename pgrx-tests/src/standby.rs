@@ -1,5 +1,5 @@
-//! A shard with an asynchronous standby, which is cut off and then promoted: what the
-//! primary has done since is forgotten.
+//! A shard with an asynchronous standby that is cut off and then promoted, so what the primary has done in
+//! between is lost.
 
 use crate::cluster::{Cluster, DATABASE};
 use crate::server::{Server, Stop};
@@ -8,8 +8,7 @@ use std::time::Duration;
 
 const LIMIT: Duration = Duration::from_secs(180);
 
-/// Gives a shard a standby, and the mover a connection string that finds whichever of
-/// the two takes writes.
+/// Gives a shard a standby, and the mover a connection string that finds whichever of the two takes writes.
 pub fn add(cluster: &Cluster, shard: usize) -> Result<Server> {
     let primary = &cluster.servers[shard];
     let standby = start(primary)?;
@@ -23,19 +22,19 @@ pub fn add(cluster: &Cluster, shard: usize) -> Result<Server> {
     Ok(standby)
 }
 
-/// A standby that follows a server.
+/// Starts a standby that follows a server.
 pub fn start(primary: &Server) -> Result<Server> {
     let mut standby = Server::standby_of(primary, "standby")?;
     standby.run()?;
     Ok(standby)
 }
 
-/// Waits until the standby has everything, then cuts it off.
+/// Waits until the standby has everything, and then cuts it off.
 pub fn cut_off(cluster: &Cluster, shard: usize, standby: &Server) -> Result<()> {
     separate(&cluster.servers[shard], standby)
 }
 
-/// The same for any server and its standby.
+/// Cuts off the standby of any server, once it has everything.
 pub fn separate(primary: &Server, standby: &Server) -> Result<()> {
     let mut primary = primary.superuser(DATABASE)?;
     let lsn: String = primary.query_one("SELECT pg_current_wal_flush_lsn()::text", &[])?.get(0);
@@ -48,7 +47,7 @@ pub fn separate(primary: &Server, standby: &Server) -> Result<()> {
     wait::until_true(&mut primary, "the standby to be alone", LIMIT, alone)
 }
 
-/// The primary is gone, and the standby takes its place in the cluster.
+/// Kills the primary, and lets the standby take its place in the cluster.
 pub fn fail_over(cluster: &mut Cluster, shard: usize, standby: Server) -> Result<()> {
     cluster.servers[shard].stop(Stop::Kill)?;
     standby.promote()?;

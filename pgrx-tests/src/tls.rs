@@ -1,4 +1,4 @@
-//! Certificates of an authority of one's own, and servers that are reached by TLS alone.
+//! Certificates of a private authority, and servers that accept TCP connections by TLS alone.
 
 use crate::server::{Server, Stop};
 use crate::{Result, env};
@@ -9,19 +9,19 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-/// A certificate and its key, in files of PEM.
+/// A certificate and its key, in PEM files.
 pub struct Issued {
     pub certificate: PathBuf,
     pub key: PathBuf,
 }
 
-/// Who issues certificates that nobody else's root knows.
+/// An authority whose certificates only clients with its root trust.
 pub struct Authority {
     dir: PathBuf,
     own: Issued,
 }
 
-/// No argument has a blank in it: the directory of a run has none.
+/// Arguments contain no blanks, because the directory of a run has none.
 fn openssl(arguments: &str) -> Result<()> {
     env::run(Command::new("openssl").args(arguments.split_whitespace())).map(drop)
 }
@@ -43,12 +43,12 @@ impl Authority {
         Ok(Authority { dir, own })
     }
 
-    /// What those trust who trust it.
+    /// Returns the root certificate that clients of this authority trust.
     pub fn root(&self) -> &Path {
         &self.own.certificate
     }
 
-    /// A certificate for a host or a role. Of no day: it has run out when it is used.
+    /// Issues a certificate for a host or a role. With 0 days it has already expired when it is used.
     pub fn issue(&self, name: &str, days: u32) -> Result<Issued> {
         let file = |kind: &str| self.dir.join(format!("{name}-{days}.{kind}"));
         let issued = Issued { certificate: file("crt"), key: file("key") };
@@ -66,15 +66,15 @@ impl Authority {
     }
 }
 
-/// An address that nobody else listens on: the port is that of all test servers.
+/// Returns an address that nobody else listens on. All test servers use the same port.
 pub fn address() -> IpAddr {
     static NUMBER: AtomicU8 = AtomicU8::new(1);
     let [.., high, low] = std::process::id().to_be_bytes();
     IpAddr::from([127, 80 + NUMBER.fetch_add(1, Ordering::Relaxed), high, low.max(1)])
 }
 
-/// From now on TCP leads to a server by TLS alone, with its certificate; `rule` is how pg_hba.conf
-/// has the mover prove who it is.
+/// From now on the server accepts TCP by TLS alone, with this certificate. `rule` is how pg_hba.conf
+/// authenticates the mover.
 pub fn require(
     server: &mut Server,
     address: IpAddr,
@@ -98,7 +98,7 @@ pub fn require(
     server.restart(Stop::Fast)
 }
 
-/// A connection string that leads there, and trusts an authority.
+/// Returns a connection string that leads to the address and trusts an authority.
 pub fn conninfo(host: &str, address: IpAddr, authority: &Authority, database: &str, user: &str) -> String {
     format!(
         "host={host} hostaddr={address} port=5432 dbname={database} user={user} sslmode=verify-full sslrootcert={}",

@@ -1,4 +1,4 @@
-//! A stage for statements on all shards or on none, which can be held at the points that they come past.
+//! Servers for statements that run on all shards or on none. Such statements can be held at their injection points.
 
 use crate::cluster::{Cluster, DATABASE};
 use crate::fixture::{LIMIT, by_superusers, state_of};
@@ -6,7 +6,7 @@ use crate::wait;
 use postgres::Client;
 use std::thread;
 
-/// Servers whose tables belong to the role `deployer`, as whom the role `dba` is connected to them.
+/// Servers whose tables belong to the role `deployer`. The role `dba` connects to them as that role.
 pub fn stage_of(count: usize, config: &[&str]) -> Cluster {
     let mut lines = vec!["fsync = off", "max_prepared_transactions = 5", "shardmaster.tail_interval = 20"];
     lines.extend_from_slice(config);
@@ -48,7 +48,7 @@ pub fn number(cluster: &Cluster, server: usize, query: &str) -> i64 {
     cluster.servers[server].superuser(DATABASE).unwrap().query_one(query, &[]).unwrap().get(0)
 }
 
-/// How often each shard has done it.
+/// Returns how often each shard has run the statement.
 pub fn runs(cluster: &Cluster) -> Vec<i64> {
     (0..cluster.servers.len()).map(|server| number(cluster, server, "SELECT count(*) FROM runs")).collect()
 }
@@ -59,14 +59,14 @@ pub fn prepared(cluster: &Cluster) -> i64 {
         .sum()
 }
 
-/// Nothing of it is open any more.
+/// Waits until no statement is open any more.
 pub fn wait_settled(cluster: &Cluster) {
     let query = "SELECT NOT EXISTS (SELECT FROM shard_executions() WHERE state IN ('running', 'prepared', 'committing'))";
     wait::until_true(&mut cluster.superuser().unwrap(), "it to be settled", LIMIT, query).unwrap();
     assert_eq!(prepared(cluster), 0);
 }
 
-/// A call in a session of its own; what it ends with.
+/// Makes a call in a session of its own. The thread returns its error, if it fails.
 pub fn in_background(cluster: &Cluster, call: &str) -> thread::JoinHandle<Option<(String, String)>> {
     let (mut caller, call) = (dba(cluster), call.to_owned());
     thread::spawn(move || {
@@ -76,7 +76,7 @@ pub fn in_background(cluster: &Cluster, call: &str) -> thread::JoinHandle<Option
     })
 }
 
-/// A call that is held at a point.
+/// Makes a call that is held at a point.
 pub fn held(cluster: &Cluster, point: &str, call: &str) -> thread::JoinHandle<Option<(String, String)>> {
     cluster.hold(point).unwrap();
     let call = in_background(cluster, call);

@@ -1,4 +1,4 @@
-//! A cluster one of whose shards is reached by TLS, with a credential of the keychain.
+//! A cluster with one shard that is reached by TLS, with a credential of the keychain.
 
 use crate::cluster::{Cluster, DATABASE, MOVER};
 use crate::process::Directory;
@@ -10,7 +10,7 @@ use std::net::IpAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
-/// Where the certificates of shard_b say that it is.
+/// The host name in the certificates of shard_b.
 pub const HOST: &str = "localhost";
 
 pub struct Vault {
@@ -20,13 +20,13 @@ pub struct Vault {
     pub address: IpAddr,
 }
 
-/// A master key that nobody guesses, of a letter.
+/// Returns a master key that consists of one letter.
 pub fn key(letter: char) -> String {
     letter.to_string().repeat(64)
 }
 
 impl Vault {
-    /// With a file for the master key; shard_b takes the mover by TLS and a rule of pg_hba.conf.
+    /// Makes the cluster, with a file for the master key. shard_b accepts the mover by TLS and a rule of pg_hba.conf.
     pub fn new(rule: &str, config: &[&str]) -> Result<Vault> {
         let directory = Directory::new("vault")?;
         let path = format!("shardmaster.master_key_file = '{}'", directory.join("master key").display());
@@ -45,13 +45,13 @@ impl Vault {
         self.directory.join("master key")
     }
 
-    /// What the master's server finds where its keys are.
+    /// Writes the master keys where the master's server reads them.
     pub fn write_keys(&self, keys: &[&str]) -> Result<()> {
         fs::write(self.key_path(), keys.join("\n"))?;
         Ok(fs::set_permissions(self.key_path(), Permissions::from_mode(0o600))?)
     }
 
-    /// A connection string that leads to shard_b by TLS.
+    /// Returns a connection string that leads to shard_b by TLS.
     pub fn conninfo(&self) -> String {
         tls::conninfo(HOST, self.address, &self.authority, DATABASE, MOVER)
     }
@@ -62,27 +62,27 @@ impl Vault {
         Ok(())
     }
 
-    /// From now on shard_b is reached there with that.
+    /// From now on shard_b is reached with this connection string and this credential.
     pub fn lead_to(&self, conninfo: &str, alias: &str) -> Result<()> {
         let call = "SELECT shard_set_endpoint('shard_b', $1, credential_alias => $2)";
         self.cluster.superuser()?.execute(call, &[&conninfo, &alias])?;
         Ok(())
     }
 
-    /// The mover's password on shard_b.
+    /// Sets the mover's password on shard_b.
     pub fn set_password(&self, password: &str) -> Result<()> {
         let statement = format!("ALTER ROLE {MOVER} PASSWORD '{password}'");
         Ok(self.cluster.servers[1].superuser(DATABASE)?.batch_execute(&statement)?)
     }
 
-    /// Ends the mover's sessions there, as a rotation that is in earnest does.
+    /// Ends the mover's sessions on shard_b, as a real rotation does.
     pub fn end_sessions(&self) -> Result<()> {
         let statement = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = $1";
         self.cluster.servers[1].superuser(DATABASE)?.execute(statement, &[&MOVER])?;
         Ok(())
     }
 
-    /// Whether somebody who comes to shard_b as splits do gets in, and what is said of it.
+    /// Whether a connection to shard_b succeeds, made like a split's, and what `shard_check` says of it.
     pub fn connects(&self) -> Result<(bool, String)> {
         let query =
             "SELECT ok, concat_ws(' ', detail, hint) FROM shard_check('shard_b') WHERE item = 'connect'";
@@ -97,7 +97,7 @@ impl Vault {
         }
     }
 
-    /// What is said where nobody gets in.
+    /// Returns the error of a connection that must fail.
     pub fn refusal(&self) -> Result<String> {
         match self.connects()? {
             (true, text) => Err(format!("it connects: {text}").into()),
@@ -105,7 +105,7 @@ impl Vault {
         }
     }
 
-    /// shard_b gets another certificate, and shows it from now on.
+    /// Gives shard_b another certificate, which it presents from now on.
     pub fn show(&mut self, issued: &Issued) -> Result<()> {
         let server = &mut self.cluster.servers[1];
         fs::copy(&issued.certificate, server.data().join("server.crt"))?;
@@ -114,13 +114,13 @@ impl Vault {
     }
 }
 
-/// Another pg_hba.conf, and perhaps pg_ident.conf, once the server goes by it.
+/// Replaces pg_hba.conf and pg_ident.conf, and waits until the server uses them.
 pub fn set_rules(server: &Server, rules: &str, map: &str) -> Result<()> {
     fs::write(server.data().join("pg_hba.conf"), rules)?;
     fs::write(server.data().join("pg_ident.conf"), map)?;
     server.reload()?;
-    // The postmaster has read it once a session that it has started since goes by a line that it
-    // shows: the file is read by whoever asks, so the time of the last reload is what tells.
+    // A session reads the time of the last reload when it starts. The postmaster has read the files once a
+    // new session shows a later time.
     let before: String =
         server.superuser("postgres")?.query_one("SELECT pg_conf_load_time()::text", &[])?.get(0);
     server.reload()?;

@@ -1,12 +1,12 @@
-//! What `shard_split_verification` tells.
+//! Results of `shard_split_verification`.
 
 use crate::fixture::LIMIT;
 use crate::split::Split;
 use crate::wait;
 
-/// What is told of one table.
+/// The result of one table.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Told {
+pub struct TableVerification {
     pub status: String,
     pub rows: i64,
     pub differing: i64,
@@ -14,20 +14,20 @@ pub struct Told {
     pub what: String,
 }
 
-/// Asks for a verification and waits for its end.
-pub fn verify(split: &Split<'_>) -> Vec<Told> {
+/// Requests a verification and waits for its end.
+pub fn verify(split: &Split<'_>) -> Vec<TableVerification> {
     split.call("verify").unwrap();
     outcome(split)
 }
 
-pub fn outcome(split: &Split<'_>) -> Vec<Told> {
+pub fn outcome(split: &Split<'_>) -> Vec<TableVerification> {
     let query = "SELECT status, rows_compared, differing, coalesce(example_key, ''), coalesce(what, '')
                    FROM shard_split_verification($1)";
     wait::until("the verification to end", LIMIT, || {
         let rows = split.superuser()?.query(query, &[&split.id])?;
-        let told: Vec<Told> = rows
+        let told: Vec<TableVerification> = rows
             .iter()
-            .map(|row| Told {
+            .map(|row| TableVerification {
                 status: row.get(0),
                 rows: row.get(1),
                 differing: row.get(2),
@@ -42,6 +42,12 @@ pub fn outcome(split: &Split<'_>) -> Vec<Told> {
     .unwrap()
 }
 
-pub fn passed(rows: i64) -> Vec<Told> {
-    vec![Told { status: "passed".into(), rows, differing: 0, key: String::new(), what: String::new() }]
+pub fn passed(rows: i64) -> Vec<TableVerification> {
+    vec![TableVerification {
+        status: "passed".into(),
+        rows,
+        differing: 0,
+        key: String::new(),
+        what: String::new(),
+    }]
 }

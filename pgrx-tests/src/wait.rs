@@ -1,9 +1,9 @@
-//! Waiting for a condition, with a deadline. Nothing sleeps and hopes.
+//! Waiting for a condition with a deadline. Tests do not just sleep and hope.
 
 use crate::Result;
 use std::time::{Duration, Instant};
 
-/// Looks until `ready` gives a value; an error that names `what` at the deadline.
+/// Polls until `ready` gives a value. At the deadline it returns an error that names `what`.
 pub fn until<T>(what: &str, limit: Duration, mut ready: impl FnMut() -> Result<Option<T>>) -> Result<T> {
     let deadline = Instant::now() + limit;
     let mut pause = Duration::from_millis(2);
@@ -19,13 +19,13 @@ pub fn until<T>(what: &str, limit: Duration, mut ready: impl FnMut() -> Result<O
     }
 }
 
-/// Between two calls of a client that goes on while others do something: more of them prove no more, and the processors
-/// are everybody's.
+/// The pause between two calls of a client that works while others do something. More calls would prove no
+/// more, and would take processor time from others.
 pub fn rest() {
     std::thread::sleep(Duration::from_millis(3));
 }
 
-/// Looks until a query that returns one boolean says true.
+/// Polls until a query that returns one boolean returns true.
 pub fn until_true(client: &mut postgres::Client, what: &str, limit: Duration, query: &str) -> Result<()> {
     until(what, limit, || {
         let yes: Option<bool> = client.query_one(query, &[])?.get(0);

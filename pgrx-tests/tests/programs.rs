@@ -1,5 +1,5 @@
-//! All tests of these folders in one program: each was linked with everything for itself, which took
-//! minutes. `scripts/test.sh harness:NAME` runs those of a folder or of a file.
+//! All tests of these folders are in one program. Separate programs were each linked with everything, which
+//! took minutes. `scripts/test.sh harness:NAME` runs those of a folder or of a file.
 
 mod check;
 mod cutover;

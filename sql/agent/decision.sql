@@ -27,6 +27,12 @@ BEGIN
         ALTER TABLE shardmaster_agent.decision ADD COLUMN IF NOT EXISTS earlier jsonb, ADD COLUMN IF NOT EXISTS keyspace_made bigint,
             ADD COLUMN IF NOT EXISTS tables text[];
     END IF;
+    -- Room for the first row: on a full disk, a decided cutover could not open its target.
+    IF pg_catalog.pg_relation_size('shardmaster_agent.decision') OPERATOR(pg_catalog.=) 0 THEN
+        INSERT INTO shardmaster_agent.decision (namespace, keyspace, split_id, token, side, version, other, entries, key_count)
+        VALUES ('', '', 0, '', 'source', 0, '', '', 0) ON CONFLICT DO NOTHING;
+        DELETE FROM shardmaster_agent.decision WHERE split_id OPERATOR(pg_catalog.=) 0;
+    END IF;
 END $agent$;
 COMMENT ON TABLE shardmaster_agent.decision IS 'the last cutover that this database knows of each namespace and keyspace; stays until the shard is dropped';
 COMMENT ON COLUMN shardmaster_agent.decision.side IS 'source: the keys have left this database; target: they have arrived';

@@ -18,6 +18,11 @@ const SET: &str = "SET enable_hashjoin = off; SET enable_mergejoin = off; SET en
 const RESET: &str = "RESET enable_hashjoin; RESET enable_mergejoin; RESET enable_material; RESET work_mem;
     RESET join_collapse_limit; RESET from_collapse_limit";
 
+/// Returns parameters none of which is NULL.
+pub fn given<T: AsRef<str>, const N: usize>(parameters: &[T; N]) -> [Option<&str>; N] {
+    parameters.each_ref().map(|text| Some(text.as_ref()))
+}
+
 /// Runs a query that a session asks once or twice.
 pub fn ask(
     connection: &mut Connection,

@@ -168,7 +168,7 @@ fn of_sides(connection: &mut Connection, shard: &Shard) -> Result<Vec<(Decision,
     )?;
     let read = |row: Vec<Option<String>>| {
         let [keyspace, split, token, side, version, other, entries, state] = <[_; 8]>::try_from(row).ok()?;
-        let side = if side? == Side::Source.as_str() { Side::Source } else { Side::Target };
+        let side = Side::named(&side?);
         let decision = of_side(
             shard,
             side,
@@ -202,7 +202,7 @@ fn of_side(shard: &Shard, side: Side, other: &str, decision: Decision) -> Decisi
 
 /// Returns what the scope of a side still has: keys that were moved back or moved on are no longer in it.
 fn of_scope(connection: &mut Connection, decision: &Decision, of: Strategy) -> Result<Vec<String>> {
-    let side = if decision.side == Side::Source.as_str() { Side::Source } else { Side::Target };
+    let side = Side::named(&decision.side);
     Ok(names(&state::scope::of_side(connection, decision.split_id, side, of)?))
 }
 
@@ -210,24 +210,9 @@ fn of_scope(connection: &mut Connection, decision: &Decision, of: Strategy) -> R
 fn noted(connection: &mut Connection, shard: &Shard) -> Result<Vec<(Decision, Option<DecisionKeys>)>> {
     let noted = decision::all(connection, &shard.namespace)?;
     let decision = |noted: decision::Noted| {
-        let decision = of_side(
-            shard,
-            noted.side,
-            &noted.other,
-            Decision {
-                keyspace: noted.keyspace,
-                split_id: noted.split,
-                token: noted.token,
-                version: noted.version,
-                key_count: noted.key_count,
-                said_by: NOTE.to_owned(),
-                entries: noted.entries,
-                keyspace_made: noted.keyspace_made,
-                tables: noted.tables,
-                ..Decision::default()
-            },
-        );
-        (decision, Some(DecisionKeys::Noted))
+        let decision::Noted { side, other, decision } = noted;
+        let decision = Decision { said_by: NOTE.to_owned(), ..decision };
+        (of_side(shard, side, &other, decision), Some(DecisionKeys::Noted))
     };
     Ok(noted.into_iter().map(decision).collect())
 }
@@ -235,7 +220,7 @@ fn noted(connection: &mut Connection, shard: &Shard) -> Result<Vec<(Decision, Op
 /// Returns what the shard was told of earlier decisions, which may be of other shards.
 fn earlier(connection: &mut Connection, shard: &Shard) -> Result<Vec<(Decision, Option<DecisionKeys>)>> {
     let told = decision::earlier(connection, &shard.namespace)?;
-    let decision = |told: decision::DecisionTold| {
+    let decision = |told: Decision| {
         let own = &shard.shard_key;
         let side = if told.from_shard == *own {
             Side::Source.as_str()
@@ -244,21 +229,7 @@ fn earlier(connection: &mut Connection, shard: &Shard) -> Result<Vec<(Decision, 
         } else {
             NEITHER
         };
-        let decision = Decision {
-            keyspace: told.keyspace,
-            split_id: told.split,
-            token: told.token,
-            version: told.version,
-            from_shard: told.from_shard,
-            to_shard: told.to_shard,
-            entries: told.entries,
-            side: side.to_owned(),
-            said_by: EARLIER.to_owned(),
-            key_count: told.key_count,
-            keys: None,
-            keyspace_made: told.keyspace_made,
-            tables: told.tables,
-        };
+        let decision = Decision { side: side.to_owned(), said_by: EARLIER.to_owned(), ..told };
         (decision, Some(DecisionKeys::Earlier))
     };
     Ok(told.into_iter().map(decision).collect())
@@ -267,5 +238,5 @@ fn earlier(connection: &mut Connection, shard: &Shard) -> Result<Vec<(Decision, 
 /// Returns the last version of each keyspace in which the shard knows that it took part.
 pub fn last_versions(connection: &mut Connection, shard: &Shard) -> Result<BTreeMap<String, i64>> {
     let noted = decision::all(connection, &shard.namespace)?;
-    Ok(noted.into_iter().map(|noted| (noted.keyspace, noted.version)).collect())
+    Ok(noted.into_iter().map(|noted| (noted.decision.keyspace, noted.decision.version)).collect())
 }

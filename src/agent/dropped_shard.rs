@@ -30,12 +30,10 @@ pub fn leave(shard: &Shard) -> Result<Vec<i64>> {
         Err(SplitError::Failed(_)) => return Ok(Vec::new()),
         other => other?,
     }
-    connection.run("BEGIN")?;
-    schema::bootstrap(&mut connection)?;
-    decision::forget(&mut connection, &shard.namespace)?;
-    reference_ended::forget(&mut connection, &shard.namespace)?;
-    schema::drop_unused(&mut connection)?;
-    connection.run("COMMIT")?;
+    schema::remove(&mut connection, |connection| {
+        decision::forget(connection, &shard.namespace)?;
+        reference_ended::forget(connection, &shard.namespace)
+    })?;
     let mut redirected = Vec::new();
     for redirect in redirect::all(&mut connection)?.iter().filter(|one| one.namespace == shard.namespace) {
         redirected.extend(moved_keys::splits(&mut connection, redirect)?.into_iter().map(|(split, _)| split));

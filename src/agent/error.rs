@@ -47,6 +47,19 @@ impl SplitError {
         SplitError::Failed(Failure::new(sqlstate, message).hint(hint))
     }
 
+    /// Makes the error of a statement whose names mean something else by now.
+    pub fn renamed(error: &RemoteError) -> SplitError {
+        SplitError::Retry(format!("{}: names that have just changed", error.message))
+    }
+
+    /// Makes the error of a statement that creates something: with one of these states, another split has been faster.
+    pub fn of_another_split(error: RemoteError, states: [&str; 3]) -> SplitError {
+        if states.iter().any(|state| error.is(state)) {
+            return SplitError::Retry(format!("another split on shard \"{}\"", error.shard));
+        }
+        error.into()
+    }
+
     /// Whether the worker tries again automatically.
     pub fn is_transient(&self) -> bool {
         match self {

@@ -7,7 +7,7 @@ use super::state::{has, is_gone, master};
 use super::{SAMPLE, schema};
 use crate::error::{Failure, SqlState};
 use crate::guc;
-use crate::remote::quote::ident;
+use crate::remote::quote::{ident, qualified};
 use crate::remote::template::{fill, number, sql, text, word};
 use crate::remote::{Connection, RemoteError};
 
@@ -45,7 +45,7 @@ pub struct WatchedColumn {
 
 impl WatchedColumn {
     pub fn qualified(&self) -> String {
-        format!("{}.{}", ident(&self.schema), ident(&self.table))
+        qualified(&self.schema, &self.table)
     }
 }
 
@@ -225,7 +225,7 @@ fn has_types(connection: &mut Connection, capture: Capture, shape: &LookupShape)
             Some(&shape.owner_type),
         ],
     )?;
-    Ok(answer.scalar() == Some("t"))
+    Ok(answer.is_true())
 }
 
 fn create_triggers(connection: &mut Connection, watched: &WatchedColumn, capture: Capture) -> Result<()> {
@@ -287,13 +287,11 @@ pub fn all(connection: &mut Connection) -> Result<Vec<KnownLookup>> {
 /// Removes all of a lookup index, and the schema with the last one.
 pub fn remove(connection: &mut Connection, capture: Capture) -> Result<()> {
     drop_triggers(connection, capture)?;
-    connection.run("BEGIN")?;
-    schema::bootstrap(connection)?;
-    drop_queue(connection, capture)?;
-    connection.run(&format!("DELETE FROM shardmaster_agent.lookup WHERE id = {}", capture.0))?;
-    schema::drop_unused(connection)?;
-    connection.run("COMMIT")?;
-    Ok(())
+    schema::remove(connection, |connection| {
+        drop_queue(connection, capture)?;
+        connection.run(&format!("DELETE FROM shardmaster_agent.lookup WHERE id = {}", capture.0))?;
+        Ok(())
+    })
 }
 
 fn drop_queue(connection: &mut Connection, capture: Capture) -> Result<()> {
@@ -327,7 +325,7 @@ fn drop_triggers(connection: &mut Connection, capture: Capture) -> Result<()> {
     )?;
     for row in found.rows {
         let [Some(schema), Some(table), Some(trigger)] = row.as_slice() else { continue };
-        let table = format!("{}.{}", ident(schema), ident(table));
+        let table = qualified(schema, table);
         let drop = format!("DROP TRIGGER IF EXISTS {} ON {table}", ident(trigger));
         match with_short_lock_once(connection, TableLock::AccessExclusive, &drop, &table) {
             // The trigger was dropped meanwhile, with its table.

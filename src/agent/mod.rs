@@ -99,11 +99,9 @@ pub fn with_reaches(query: &str, members: &str, columns: &str, more: &[(&str, Te
     fill(query, &values)
 }
 
+/// Returns what the names of a side's objects end with.
 fn suffix(side: Side) -> &'static str {
-    match side {
-        Side::Source => "s",
-        Side::Target => "t",
-    }
+    side.of(["s", "t"])
 }
 
 pub fn in_scope_function(split: i64, side: Side) -> String {

@@ -22,12 +22,15 @@ const MADE: &str = include_str!("../../sql/agent/made_native.sql");
 /// Whether a shard has the extension that makes such functions, for this session.
 pub fn is_installed(connection: &mut Connection) -> Result<bool> {
     let answer = connection.query(INSTALLED, &[Some(env!("CARGO_PKG_VERSION"))])?;
-    Ok(answer.scalar() == Some("t"))
+    Ok(answer.is_true())
 }
 
-/// Returns the ordinals of a split's tables whose functions are native.
-pub fn made(connection: &mut Connection, split: i64) -> Result<Vec<i32>> {
-    let rows = connection.query(MADE, &[Some(&trigger_functions(split, Side::Source))])?;
+/// Returns the ordinals of a split's tables whose functions are native, which only sources have.
+pub fn made(connection: &mut Connection, split: i64, side: Side) -> Result<Vec<i32>> {
+    if side == Side::Target {
+        return Ok(Vec::new());
+    }
+    let rows = connection.query(MADE, &[Some(&trigger_functions(split, side))])?;
     Ok(rows.rows.iter().flatten().flatten().filter_map(|ordinal| ordinal.parse().ok()).collect())
 }
 
@@ -61,9 +64,8 @@ pub fn suits(plan: &Plan, table: &TableShape, by: &Column) -> bool {
         && number(by).is_some()
 }
 
-/// Returns the number of a column in its table.
 fn number(column: &Column) -> Option<i16> {
-    column.number.split(' ').next()?.parse().ok()
+    column.attribute().parse().ok()
 }
 
 /// Makes the trigger function of a table a native one, if possible.

@@ -88,34 +88,28 @@ pub fn is_whole(seen: &Observation) -> bool {
 
 /// Returns what an observation depends on, and where it is made.
 pub fn subject(plan: &Plan, side: Side) -> String {
-    let shard = match side {
-        Side::Source => &plan.source,
-        Side::Target => &plan.target,
-    };
+    let shard = side.shard(plan);
     let place = shard.conninfo.as_deref().unwrap_or_default();
     format!("{}\n{place}\n{}", shard.shard_key, asked_of(plan, side).join("\n"))
 }
 
 /// Returns the statements of the observation, of which one gives rows, to be sent with others.
 pub fn statements(connection: &mut Connection, plan: &Plan, side: Side) -> Result<String> {
-    let parameters = asked_of(plan, side);
-    let parameters: Vec<Option<&str>> = parameters.iter().map(|text| Some(text.as_str())).collect();
-    Ok(catalogs::statements(connection, "observe", &OBSERVE, &parameters)?)
+    Ok(catalogs::statements(connection, "observe", &OBSERVE, &catalogs::given(&asked_of(plan, side)))?)
 }
 
 /// Returns the query's parameters.
 fn asked_of(plan: &Plan, side: Side) -> [String; 8] {
-    let [schemas, names] = TableNames::of(plan, side).lists();
+    let [schemas, names, columns] = TableNames::keyed_lists(plan, side);
     let functions: Vec<String> =
         plan.tables.iter().map(|t| agent::trigger_function(plan.id, side, t.ordinal)).collect();
-    let columns: Vec<String> = plan.tables.iter().map(|t| t.shard_by.clone()).collect();
     let named = NamedThings::by(plan, side);
     [
         schemas,
         names,
         agent::trigger_prefix(plan.id, side),
         text_array(&functions),
-        text_array(&columns),
+        columns,
         named.schemas,
         named.names,
         named.columns,
@@ -131,8 +125,8 @@ pub fn tables(
 ) -> std::result::Result<Observation, RemoteError> {
     let nothing = text_array(&vec![String::new(); tables.names.len()]);
     let [schemas, names, columns] = tables.lists_with(columns);
-    let parameters = [&schemas, &names, "", &nothing, &columns].map(Some);
-    let rows = catalogs::ask(connection, &query("NULL::json"), &parameters)?;
+    let parameters = [schemas.as_str(), &names, "", &nothing, &columns];
+    let rows = catalogs::ask(connection, &query("NULL::json"), &catalogs::given(&parameters))?;
     serde_json::from_str(rows.scalar().unwrap_or_default())
         .map_err(|error| RemoteError::unreadable(connection.shard(), error))
 }

@@ -9,6 +9,7 @@ use super::error::{Result, SplitError};
 use super::opening::LOCK_TIMEOUT;
 use super::shape::TableShape;
 use super::short_lock::{self, TableLock};
+use super::state::is_gone;
 use super::table_names::TableNames;
 use crate::agent::untrusted_code;
 use crate::error::SqlState;
@@ -54,7 +55,7 @@ impl LockedTables {
 }
 
 fn ask(connection: &mut Connection, lists: &[String; 2]) -> Result<LockedTables> {
-    let found = catalogs::ask_again(connection, "reading", READING, &[Some(&lists[0]), Some(&lists[1])])?;
+    let found = catalogs::ask_again(connection, "reading", READING, &catalogs::given(lists))?;
     let told = serde_json::from_str(found.scalar().unwrap_or_default());
     Ok(told.map_err(|error| RemoteError::unreadable(connection.shard(), error))?)
 }
@@ -85,7 +86,7 @@ pub fn begin(connection: &mut Connection, tables: &TableNames, longest: Duration
             Err(error) => {
                 connection.run("ROLLBACK")?;
                 // A table that was dropped or renamed is not in the next list.
-                if !error.is_lock_timeout() && !error.is("42P01") && !error.is("3F000") {
+                if !error.is_lock_timeout() && !is_gone(&error) {
                     return Err(error.into());
                 }
                 short_lock::blockers(connection, TableLock::AccessShare, &names, &error)?

@@ -64,9 +64,8 @@ pub fn capture(set: i64, ordinal: i32, shape: &TableShape) -> String {
 
 /// Returns the numbers of the key's columns, in their order: they show later which key a trigger was made for.
 fn key_numbers(shape: &TableShape) -> String {
-    let number = |column: &Column| column.number.split(' ').next().unwrap_or_default().to_owned();
     let key = shape.key().iter().filter_map(|name| shape.column(name));
-    key.map(number).collect::<Vec<_>>().join(" ")
+    key.map(Column::attribute).collect::<Vec<_>>().join(" ")
 }
 
 /// Returns the triggers of a table on its origin.

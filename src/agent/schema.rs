@@ -54,20 +54,25 @@ pub fn share(connection: &mut Connection) -> Result<()> {
 }
 
 fn make(connection: &mut Connection, statements: &str) -> Result<()> {
-    match connection.run(statements) {
-        Ok(_) => Ok(()),
-        // Another split has created the schema first, or has dropped it as the last one.
-        Err(error) if ["23505", "3F000", "42P01"].iter().any(|state| error.is(state)) => {
-            Err(SplitError::Retry(format!("another split on shard \"{}\"", error.shard)))
-        }
-        Err(error) => Err(error.into()),
-    }
+    // Another split has created the schema first, or has dropped it as the last one.
+    let states = ["23505", "3F000", "42P01"];
+    connection.run(statements).map(drop).map_err(|error| SplitError::of_another_split(error, states))
 }
 
 /// Commits a transaction that has created something there. It first revokes what default privileges have granted to
 /// others, before they can see the objects.
 pub fn commit(connection: &mut Connection) -> Result<()> {
     connection.run(concat!(include_str!("../../sql/agent/own.sql"), "COMMIT")).map(drop)?;
+    Ok(())
+}
+
+/// Removes something of the agent in one transaction, and the schema with the last of it.
+pub fn remove(connection: &mut Connection, what: impl FnOnce(&mut Connection) -> Result<()>) -> Result<()> {
+    connection.run("BEGIN")?;
+    bootstrap(connection)?;
+    what(connection)?;
+    drop_unused(connection)?;
+    connection.run("COMMIT")?;
     Ok(())
 }
 
@@ -118,10 +123,8 @@ pub fn drop_objects(connection: &mut Connection, split: i64, side: Side) -> Resu
 }
 
 fn drop_functions(connection: &mut Connection, split: i64, side: Side) -> Result<()> {
-    let (trigger, refuse) = match side {
-        Side::Source => (format!("capture_{split}_"), format!("refuse_{split}_")),
-        Side::Target => (format!("guard_{split}_"), String::new()),
-    };
+    let trigger = agent::trigger_functions(split, side);
+    let refuse = side.of([format!("refuse_{split}_"), String::new()]);
     let lookup = agent::in_scope_function(split, side);
     let rows = connection.query(
         "SELECT p.oid::regprocedure::text FROM pg_proc p
@@ -129,7 +132,5 @@ fn drop_functions(connection: &mut Connection, split: i64, side: Side) -> Result
             AND (starts_with(p.proname, $1) OR $2 <> '' AND starts_with(p.proname, $2) OR p.proname = $3)",
         &[Some(&trigger), Some(&refuse), Some(&lookup)],
     )?;
-    let drop =
-        |row: Vec<Option<String>>| Some(format!("DROP FUNCTION {}", row.into_iter().next().flatten()?));
-    Ok(connection.run_all(rows.rows.into_iter().filter_map(drop))?)
+    Ok(connection.run_all(rows.column().map(|function| format!("DROP FUNCTION {function}")))?)
 }

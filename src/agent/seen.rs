@@ -23,10 +23,7 @@ static ASKED: LazyLock<String> = LazyLock::new(|| {
 
 /// Returns the structure of a side's tables now, in the session's snapshot. Only their sizes may be older.
 pub fn look(connection: &mut Connection, plan: &Plan, side: Side) -> Result<Observation> {
-    let mut seen = SeenTables::default();
-    let asked = seen.statements(connection, plan, side)?;
-    let answers = connection.run_for_each(&asked)?;
-    seen.read(connection, plan, side, &answers.into_iter().next().unwrap_or_default())
+    SeenTables::default().look(connection, plan, side)
 }
 
 /// One side's tables as a session saw them.
@@ -58,6 +55,13 @@ impl SeenTables {
             }
             None => observe::statements(connection, plan, side),
         }
+    }
+
+    /// Asks this alone.
+    pub fn look(&mut self, connection: &mut Connection, plan: &Plan, side: Side) -> Result<Observation> {
+        let asked = self.statements(connection, plan, side)?;
+        let answers = connection.run_for_each(&asked)?;
+        self.read(connection, plan, side, &answers.into_iter().next().unwrap_or_default())
     }
 
     /// Reads the answer; if it does not suffice, asks the session.

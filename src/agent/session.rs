@@ -31,6 +31,27 @@ impl Side {
             Side::Target => "target",
         }
     }
+
+    /// Returns the side of a name that a shard reports.
+    pub fn named(name: &str) -> Side {
+        if name == Side::Source.as_str() { Side::Source } else { Side::Target }
+    }
+
+    /// Returns what belongs to this side, of a pair that has the source's first.
+    pub fn of<T>(self, [source, target]: [T; 2]) -> T {
+        match self {
+            Side::Source => source,
+            Side::Target => target,
+        }
+    }
+
+    pub fn shard(self, plan: &Plan) -> &Shard {
+        self.of([&plan.source, &plan.target])
+    }
+
+    pub fn other(self) -> Side {
+        self.of([Side::Target, Side::Source])
+    }
 }
 
 /// Returns the parameters to reach a shard, as libpq's keywords. `purpose` is shown in pg_stat_activity.
@@ -239,14 +260,11 @@ fn own_options(shard: &Shard) -> Option<String> {
 
 /// Opens a session that the capture triggers admit and that carries out steps.
 pub fn open_mover(plan: &Plan, side: Side, purpose: &str) -> Result<Connection> {
-    let shard = match side {
-        Side::Source => &plan.source,
-        Side::Target => &plan.target,
-    };
     let purpose = format!("split {} {purpose}", plan.id);
     let known = SessionSecret { token: &plan.token, secret: &plan.secret };
     let hashes = plan.scope.strategy().buckets().is_some();
-    let (mut connection, opened) = open_known(shard, &purpose, known, side == Side::Target, hashes)?;
+    let (mut connection, opened) =
+        open_known(side.shard(plan), &purpose, known, side == Side::Target, hashes)?;
     if let Some(schema) = &opened.installed {
         session_hash::take_installed(&mut connection, schema)?;
     }

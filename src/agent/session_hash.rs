@@ -35,7 +35,7 @@ pub fn is_agents(connection: &mut Connection) -> Result<bool> {
         "SELECT starts_with(substring(prosrc FROM 'THEN (.*)'), '{AGENT}.') FROM pg_proc
           WHERE oid = 'pg_temp.shard_for(int8,int4)'::regprocedure"
     ))?;
-    Ok(called.scalar() == Some("t"))
+    Ok(called.is_true())
 }
 
 /// Whether the functions can be called and return the same values as ours.

@@ -271,6 +271,11 @@ impl Equality<'_> {
 }
 
 impl Column {
+    /// Returns its number in its table, without those of its type's attributes.
+    pub fn attribute(&self) -> &str {
+        self.number.split(' ').next().unwrap_or_default()
+    }
+
     pub fn is_of_domain(&self) -> bool {
         self.signature.as_ref().is_some_and(|signature| signature.starts_with("domain"))
     }

@@ -2,7 +2,7 @@
 
 use super::session::Side;
 use crate::catalog::split::Plan;
-use crate::remote::quote::{ident, text_array};
+use crate::remote::quote::{qualified, text_array};
 
 /// The schemas and the names of tables, in their order.
 #[derive(Clone, Default)]
@@ -14,16 +14,19 @@ pub struct TableNames {
 impl TableNames {
     /// Returns those of a split's tables on a side.
     pub fn of(plan: &Plan, side: Side) -> TableNames {
-        let namespace = match side {
-            Side::Source => &plan.source.namespace,
-            Side::Target => &plan.target.namespace,
-        };
+        let namespace = &side.shard(plan).namespace;
         let schema = |schema: &Option<String>| schema.clone().unwrap_or_else(|| namespace.clone());
         plan.tables.iter().map(|table| (schema(&table.schema), table.name.clone())).collect()
     }
 
     pub fn one(schema: &str, name: &str) -> TableNames {
         TableNames { schemas: vec![schema.to_owned()], names: vec![name.to_owned()] }
+    }
+
+    /// Returns the lists of a split's tables on a side, with their shard-by columns.
+    pub fn keyed_lists(plan: &Plan, side: Side) -> [String; 3] {
+        let columns: Vec<String> = plan.tables.iter().map(|table| table.shard_by.clone()).collect();
+        TableNames::of(plan, side).lists_with(&columns)
     }
 
     /// Returns the schemas and the names as arrays, for the parameters of a query.
@@ -39,7 +42,7 @@ impl TableNames {
 
     /// Returns the name of a table, qualified and quoted.
     pub fn qualified(&self, position: usize) -> Option<String> {
-        Some(format!("{}.{}", ident(self.schemas.get(position)?), ident(self.names.get(position)?)))
+        Some(qualified(self.schemas.get(position)?, self.names.get(position)?))
     }
 }
 

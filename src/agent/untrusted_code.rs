@@ -102,23 +102,12 @@ pub fn find_in(
     trusted: &[String],
     named: &NamedThings,
 ) -> Result<CodeFindings, RemoteError> {
-    let lists = tables.lists_with(trusted);
+    let [schemas, tables, trusted] = tables.lists_with(trusted);
+    let NamedThings { schemas: of_names, names, columns } = named;
+    let parameters =
+        [schemas.as_str(), &tables, &trusted, HARMLESS, HARMLESS_TRIGGERS, of_names, names, columns];
     // Some sessions ask this twice: before and after a wait for writers.
-    let rows = catalogs::ask_again(
-        connection,
-        "owners",
-        &OWNERS,
-        &[
-            Some(&lists[0]),
-            Some(&lists[1]),
-            Some(&lists[2]),
-            Some(HARMLESS),
-            Some(HARMLESS_TRIGGERS),
-            Some(&named.schemas),
-            Some(&named.names),
-            Some(&named.columns),
-        ],
-    )?;
+    let rows = catalogs::ask_again(connection, "owners", &OWNERS, &catalogs::given(&parameters))?;
     let mut found = CodeFindings::default();
     for row in rows.rows {
         match row.as_slice() {
@@ -138,8 +127,11 @@ pub fn find_in(
 /// Refuses to read relations if that would run code of others. A view is code, too.
 pub fn refuse(connection: &mut Connection, tables: &TableNames, trusted: &[String]) -> Result<(), Failure> {
     let found = find_in(connection, tables, trusted, &NamedThings::none())?;
-    let Some(first) = found.code.first() else { return Ok(()) };
-    let text =
-        format!("on shard \"{}\" the mover would run untrusted code: {}", connection.shard(), first.text());
-    Err(Failure::new(SqlState::NOT_IN_STATE, text).hint(hint(connection.shard(), &first.owner)))
+    found.code.first().map_or(Ok(()), |first| Err(refused(connection.shard(), first)))
+}
+
+/// Returns the error about such code.
+pub fn refused(shard: &str, code: &Code) -> Failure {
+    let text = format!("on shard \"{shard}\" the mover would run untrusted code: {}", code.text());
+    Failure::new(SqlState::NOT_IN_STATE, text).hint(hint(shard, &code.owner))
 }

@@ -92,7 +92,7 @@ pub fn place_of(session: &mut Connection) -> Result<String> {
 
 /// Returns the sequences of some tables, given as lists of their schemas, names and shard-by columns.
 pub fn of_tables(session: &mut Connection, lists: &[String; 3]) -> Result<Vec<ShardSequence>> {
-    let rows = catalogs::ask(session, LOOK, &[Some(&lists[0]), Some(&lists[1]), Some(&lists[2])])?;
+    let rows = catalogs::ask(session, LOOK, &catalogs::given(lists))?;
     let mut found = read(session.shard(), &rows.rows)?;
     let readable = found.iter_mut().filter(|sequence| sequence.may_read);
     begin(session, readable.map(|of| (of.oid.as_str(), of.name.as_str(), &mut of.numbers)))?;

@@ -18,6 +18,11 @@ pub fn count(shard: &str, what: &str, cell: Option<&str>) -> Result<i64, RemoteE
     }
 }
 
+/// Parses a position in a list, which a server counts from 1: the result counts from 0.
+pub fn index(cell: &str) -> Option<usize> {
+    cell.parse::<usize>().ok()?.checked_sub(1)
+}
+
 /// Returns the sum of what shards have counted, limited to the largest number.
 pub fn sum(numbers: impl Iterator<Item = i64>) -> i64 {
     numbers.fold(0, i64::saturating_add)

@@ -291,13 +291,7 @@ impl<'a> RunningLane<'a> {
             read.map_err(|error| if is_moving { LaneError::TargetWaits(error) } else { error.into() })?;
         }
         if needs.target.is_some() {
-            self.target.require_time()?;
-            let began = Instant::now();
-            self.target.consume()?;
-            // Whatever the target answers meanwhile is no row of the source's.
-            if let Some(row) = self.passed_bound(began) {
-                return Err(RemoteError::flooded(self.target.shard(), row).into());
-            }
+            self.read_target()?;
         }
         self.heard = Instant::now();
         Ok(())
@@ -307,17 +301,24 @@ impl<'a> RunningLane<'a> {
         self.source.require_time()?;
         let began = Instant::now();
         self.source.consume()?;
-        match self.passed_bound(began) {
-            Some(row) => Err(RemoteError::row_too_long(self.source.shard(), row)),
-            None => Ok(()),
-        }
+        let Some(bounds) = self.pieces.front().map(|piece| piece.bounds) else { return Ok(()) };
+        // While a single lane reads, it has no row that is still handed on.
+        let is_passed = if self.lanes == 1 {
+            bounds.is_passed_by(&mut self.received, began)
+        } else {
+            bounds.are_passed_by(&mut self.received, began, self.lanes as u64)
+        };
+        if is_passed { Err(RemoteError::row_too_long(self.source.shard(), bounds.row)) } else { Ok(()) }
     }
 
-    /// Returns the greatest number of bytes of a row, if more has arrived than one row may have.
-    fn passed_bound(&mut self, began: Instant) -> Option<u64> {
-        let bounds = self.pieces.front().map(|piece| piece.bounds)?;
+    fn read_target(&mut self) -> Result<(), RemoteError> {
+        self.target.require_time()?;
+        let began = Instant::now();
+        self.target.consume()?;
+        let Some(bounds) = self.pieces.front().map(|piece| piece.bounds) else { return Ok(()) };
+        // Whatever the target answers meanwhile is no row of the source's.
         let is_passed = bounds.are_passed_by(&mut self.received, began, self.lanes as u64);
-        is_passed.then_some(bounds.row)
+        if is_passed { Err(RemoteError::flooded(self.target.shard(), bounds.row)) } else { Ok(()) }
     }
 }
 

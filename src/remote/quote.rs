@@ -13,6 +13,16 @@ pub fn ident_as_needed(name: &str) -> String {
     if is_plain { name.to_owned() } else { ident(name) }
 }
 
+/// Returns the name of a relation with its schema, always quoted.
+pub fn qualified(schema: &str, name: &str) -> String {
+    format!("{}.{}", ident(schema), ident(name))
+}
+
+/// Returns such a name quoted as needed, for people.
+pub fn qualified_as_needed(schema: &str, name: &str) -> String {
+    format!("{}.{}", ident_as_needed(schema), ident_as_needed(name))
+}
+
 /// Returns a text literal that every server reads alike: a session pins standard_conforming_strings by its first
 /// message, which the server parses completely before that setting applies.
 pub fn literal(text: &str) -> String {

@@ -23,6 +23,24 @@ impl Rows {
     pub fn scalar(&self) -> Option<&str> {
         self.rows.first()?.first()?.as_deref()
     }
+
+    /// Whether the first column of the first row is true.
+    pub fn is_true(&self) -> bool {
+        self.scalar() == Some("t")
+    }
+
+    /// Returns the rows of two columns, without those that have a NULL.
+    pub fn pairs(self) -> impl Iterator<Item = (String, String)> {
+        self.rows.into_iter().filter_map(|row| {
+            let [first, second] = <[_; 2]>::try_from(row).ok()?;
+            Some((first?, second?))
+        })
+    }
+
+    /// Returns the first column, without NULLs.
+    pub fn column(self) -> impl Iterator<Item = String> {
+        self.rows.into_iter().filter_map(|row| row.into_iter().next().flatten())
+    }
 }
 
 /// The kind of a result.

@@ -3,17 +3,22 @@
 use crate::agent::error::SplitError;
 use crate::error::{Failure, SqlState};
 
+fn aborted(why: String, hint: &'static str) -> Failure {
+    Failure::new(SqlState::parse("55P03"), format!("cutover aborted{why}")).hint(hint)
+}
+
 /// Returns why a cutover was aborted: everything is restored and the operator is told.
 pub fn because(reason: &str) -> Failure {
-    Failure::new(SqlState::parse("55P03"), format!("cutover aborted, waiting for {reason}")).hint(
+    aborted(
+        format!(", waiting for {reason}"),
         "It is not tried again automatically. The split goes on following its source. End what it waited for, or raise shardmaster.cutover_timeout. Then call shard_split_cutover again; with attempts => 10 it is tried up to 10 times.",
     )
 }
 
 /// Returns the error for a row of another key that has what a changed row needs: waiting longer does not help.
 pub fn row_in_the_way(table: &str, shard: &str) -> Failure {
-    let text = format!("cutover aborted: a conflicting row is in table {table} on shard \"{shard}\"");
-    Failure::new(SqlState::parse("55P03"), text).hint(
+    aborted(
+        format!(": a conflicting row is in table {table} on shard \"{shard}\""),
         "The split goes on following its source. Its next step waits for the split that moves that row, or names the row in error_message. Once the row is gone, call shard_split_cutover again.",
     )
 }
@@ -24,19 +29,18 @@ pub const COPIES_AGAIN: &str = "the copy, which had to start again";
 /// Returns why a worker does not begin a cutover that another one has left, with the last error of that one.
 pub fn interrupted(met: Option<String>) -> Failure {
     let met = met.map(|why| format!("; it had met: {why}")).unwrap_or_default();
-    Failure::new(
-        SqlState::parse("55P03"),
-        format!(
-            "cutover aborted: it was interrupted, and requested longer ago than shardmaster.cutover_timeout{met}"
-        ),
+    aborted(
+        format!(": it was interrupted, and requested longer ago than shardmaster.cutover_timeout{met}"),
+        "Call shard_split_cutover again. Until then the split goes on following its source.",
     )
-    .hint("Call shard_split_cutover again. Until then the split goes on following its source.")
 }
 
 /// Returns why a cutover is no longer begun.
 pub fn window_over() -> Failure {
-    Failure::new(SqlState::parse("55P03"), "cutover aborted: its window is over")
-        .hint("Call shard_split_cutover again with another window. Until then the split goes on following its source.")
+    aborted(
+        ": its window is over".to_owned(),
+        "Call shard_split_cutover again with another window. Until then the split goes on following its source.",
+    )
 }
 
 /// Returns why a cutover that ended with an error is not tried again automatically. Returns None if it is tried again,

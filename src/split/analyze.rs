@@ -117,9 +117,9 @@ fn open(engine: &Engine, purpose: &str) -> Result<Connection, RemoteError> {
 
 fn unanalyzed(engine: &mut Engine) -> Result<Vec<AnalyzedTable>, RemoteError> {
     let session = &mut engine.target;
+    let [schemas, names] = TableNames::of(&engine.plan, Side::Target).lists();
     let right = (session.server_version() >= HAS_MAINTAIN).then_some("MAINTAIN");
-    let lists = TableNames::of(&engine.plan, Side::Target).lists();
-    let parameters = [Some(lists[0].as_str()), Some(&lists[1]), right];
+    let parameters = [Some(schemas.as_str()), Some(&names), right];
     let rows = catalogs::ask_again(session, "unanalyzed", UNANALYZED, &parameters)?;
     let table = |row: &Vec<Option<String>>| {
         let [Some(position), Some(name), forbidden] = row.as_slice() else { return None };

@@ -103,11 +103,7 @@ fn is_before_start(state: &SplitState) -> bool {
 }
 
 fn place(plan: &Plan, side: Side) -> String {
-    let shard = match side {
-        Side::Source => &plan.source,
-        Side::Target => &plan.target,
-    };
-    format!("{} shard \"{}\"", side.as_str(), shard.shard_key)
+    format!("{} shard \"{}\"", side.as_str(), side.shard(plan).shard_key)
 }
 
 /// The problem, and what repairs it.

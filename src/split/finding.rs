@@ -3,6 +3,7 @@
 use crate::agent::error::SplitError;
 use crate::agent::session::Side;
 use crate::clean;
+use crate::error::Failure;
 use crate::split::remark::{self, Remark};
 
 /// One line of shard_split_check().
@@ -50,11 +51,16 @@ impl Finding {
         }
     }
 
-    pub fn unreachable(side: Side, error: SplitError) -> Finding {
+    pub fn of_failure(name: &str, failure: Failure) -> Finding {
+        Finding::new(name, false, failure.message, &failure.hint.unwrap_or_default())
+    }
+
+    pub fn of_error(name: &str, error: SplitError) -> Finding {
         let transient = error.is_transient();
-        let failure = error.into_failure();
-        let hint = failure.hint.clone().unwrap_or_default();
-        let name = format!("{}: connection", side.as_str());
-        Finding { transient, ..Finding::new(&name, false, failure.message, &hint) }
+        Finding { transient, ..Finding::of_failure(name, error.into_failure()) }
+    }
+
+    pub fn unreachable(side: Side, error: SplitError) -> Finding {
+        Finding::of_error(&format!("{}: connection", side.as_str()), error)
     }
 }

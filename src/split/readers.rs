@@ -23,13 +23,10 @@ pub struct SnapshotReader {
 pub fn find(connection: &mut Connection, plan: &Plan, side: Side) -> Result<Vec<SnapshotReader>> {
     let rows = connection
         .run(&format!("SELECT text, hint FROM ({ALL_TABLES}) AS p (name, ok, text, hint) WHERE NOT ok"))?;
-    let mut found: Vec<SnapshotReader> = rows.rows.iter().map(|row| reader(row)).collect();
-    let lists = TableNames::of(plan, side).lists();
+    let [schemas, names] = TableNames::of(plan, side).lists();
     let is_target = (side == Side::Target).to_string();
-    let parameters = [Some(lists[0].as_str()), Some(lists[1].as_str()), Some(is_target.as_str())];
-    let rows = catalogs::ask(connection, SUBSCRIBED, &parameters)?;
-    found.extend(rows.rows.iter().map(|row| reader(row)));
-    Ok(found)
+    let subscribed = catalogs::ask(connection, SUBSCRIBED, &catalogs::given(&[schemas, names, is_target]))?;
+    Ok(rows.rows.iter().chain(&subscribed.rows).map(|row| reader(row)).collect())
 }
 
 fn reader(row: &[Option<String>]) -> SnapshotReader {

@@ -184,17 +184,13 @@ pub fn tidy(connection: &mut Connection, redirect: &Redirect) -> Result<()> {
         Err(SplitError::Remote(error)) if error.is("55006") || error.is("42P01") => return Ok(()),
         other => other?,
     }
-    connection.run("BEGIN")?;
-    schema::bootstrap(connection)?;
-    if moved_keys::exists(connection, redirect)? {
-        drop_objects(connection, redirect)?;
-    }
-    schema::drop_unused(connection)?;
-    connection.run("COMMIT")?;
-    Ok(())
+    schema::remove(connection, |connection| drop_objects(connection, redirect))
 }
 
 fn drop_objects(connection: &mut Connection, redirect: &Redirect) -> Result<()> {
+    if !moved_keys::exists(connection, redirect)? {
+        return Ok(());
+    }
     moved_keys::lock(connection, redirect)?;
     if moved_keys::count(connection, redirect, WhoseEntries::Anybody)? > 0
         || triggers::has_redirect(connection, redirect)?

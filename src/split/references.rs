@@ -6,7 +6,7 @@ use crate::agent::error::{Result, SplitError};
 use crate::agent::reading::LockedTables;
 use crate::agent::seen;
 use crate::agent::session::Side;
-use crate::agent::shape::Column;
+use crate::agent::shape::{Column, TableShape};
 use crate::agent::table_names::TableNames;
 use crate::catalog::split::{Plan, PlannedTable};
 use crate::catalog::table_policy::Keyless;
@@ -113,6 +113,10 @@ impl Reference {
         format!("concat_ws(', ', {})", texts.join(", "))
     }
 
+    fn described(&self) -> String {
+        format!("{} references {}, foreign key \"{}\"", self.from, self.to, self.name)
+    }
+
     /// Returns the columns of the referencing table, for messages.
     pub fn column_names(&self) -> String {
         let names: Vec<&str> = self.columns.iter().map(|c| c.from.as_str()).collect();
@@ -133,10 +137,7 @@ impl Reference {
 
 /// Returns the policy of the referenced table, if it is a table of the keyspace without a key.
 pub fn keyless<'a>(plan: &'a Plan, side: Side, reference: &Reference) -> Option<&'a Keyless> {
-    let namespace = match side {
-        Side::Source => &plan.source.namespace,
-        Side::Target => &plan.target.namespace,
-    };
+    let namespace = &side.shard(plan).namespace;
     let is_it = |table: &&Keyless| {
         table.name.name == reference.to_name
             && table.name.schema.as_ref().unwrap_or(namespace) == &reference.to_schema
@@ -163,13 +164,8 @@ pub fn question(connection: &mut Connection, plan: &Plan, side: Side) -> Result<
 
 fn asking(connection: &mut Connection, plan: &Plan, side: Side, with_key: bool) -> Result<String> {
     connection.prepare("foreign_keys", FOREIGN_KEYS)?;
-    let lists = parameters(plan, side).map(|list| literal(&list));
+    let lists = TableNames::keyed_lists(plan, side).map(|list| literal(&list));
     Ok(format!("EXECUTE foreign_keys({}, {with_key})", lists.join(", ")))
-}
-
-fn parameters(plan: &Plan, side: Side) -> [String; 3] {
-    let columns: Vec<String> = plan.tables.iter().map(|t| t.shard_by.clone()).collect();
-    TableNames::of(plan, side).lists_with(&columns)
 }
 
 /// Reads the shard's answer.
@@ -204,13 +200,12 @@ fn in_scope(plan: &Plan, by: &[Option<Column>], position: usize, row: &str) -> O
 
 /// Returns the shard-by columns of a side's tables.
 fn columns_by(connection: &mut Connection, plan: &Plan, side: Side) -> Result<Vec<Option<Column>>> {
-    let now = seen::look(connection, plan, side)?;
-    Ok(plan
-        .tables
-        .iter()
-        .zip(&now.tables)
-        .map(|(policy, shape)| shape.column(&policy.shard_by).cloned())
-        .collect())
+    Ok(columns_of(plan, &seen::look(connection, plan, side)?.tables))
+}
+
+fn columns_of(plan: &Plan, tables: &[TableShape]) -> Vec<Option<Column>> {
+    let by = plan.tables.iter().zip(tables);
+    by.map(|(policy, shape)| shape.column(&policy.shard_by).cloned()).collect()
 }
 
 fn found(connection: &mut Connection, reference: &Reference, query: &str) -> Result<Option<InboundFk>> {

@@ -9,7 +9,6 @@ use super::sequences;
 use super::sequences::survey::TableNumbers;
 use super::table::SplitTable;
 use crate::agent::error::{Result, SplitError};
-use crate::catalog::sequence;
 use crate::catalog::split::Plan;
 use crate::error::SqlState;
 use crate::remote::Connection;
@@ -68,13 +67,8 @@ fn require_followed(
     if plan.reverse_of.is_some() {
         return Ok(());
     }
-    let tables = TableNumbers {
-        source: tables.iter().map(|table| table.source.oid.as_deref()).collect(),
-        target: tables.iter().map(|table| table.target.oid.as_deref()).collect(),
-    };
-    let mut plan = plan.clone();
-    plan.sequences = transaction(|| sequence::of(&plan.keyspace));
-    let mut found = sequences::check::again(&plan, source, target, &tables)?;
+    let plan = sequences::with_registered_now(plan);
+    let mut found = sequences::check::again(&plan, source, target, &TableNumbers::of(tables))?;
     transaction(|| accepted::settle(plan.id, &mut found));
     let Some(new) = found.into_iter().find(|finding| !finding.ok) else { return Ok(()) };
     Err(SplitError::failed(

@@ -1,15 +1,16 @@
 //! Tables of the source that are in no keyspace and seem to hold rows of its keys: a split would leave them behind
 //! silently. It asks for each of them to be registered: as sharded, or as one whose rows have no key.
 
+use crate::agent::catalogs;
 use crate::agent::error::{Result, SplitError};
 use crate::agent::session::Side;
 use crate::agent::table_names::TableNames;
-use crate::catalog::shard::schemas_of_others;
+use crate::catalog::shard::{Shard, schemas_of_others};
 use crate::catalog::split::Plan;
-use crate::catalog::table_policy;
+use crate::catalog::table_policy::{self, OtherTable};
 use crate::error::SqlState;
 use crate::remote::Connection;
-use crate::remote::quote::{ident_as_needed, literal, text_array};
+use crate::remote::quote::{ident_as_needed, literal, qualified_as_needed, text_array};
 use crate::server::txn::in_one;
 
 const UNREGISTERED: &str = include_str!("../../sql/check/unregistered.sql");
@@ -62,41 +63,35 @@ impl Unregistered {
 
 /// Returns those of a side, by the tables that are registered now.
 pub fn find(connection: &mut Connection, plan: &Plan, side: Side) -> Result<Vec<Unregistered>> {
-    let shard = match side {
-        Side::Source => &plan.source,
-        Side::Target => &plan.target,
-    };
-    let TableNames { schemas, names } = TableNames::of(plan, side);
-    let columns: Vec<String> = plan.tables.iter().map(|table| table.shard_by.clone()).collect();
-    let (others, keyless, of_others) = in_one(|| {
-        let shards = [plan.source.shard_key.as_str(), plan.target.shard_key.as_str()];
-        (
-            table_policy::of_other_keyspaces(&plan.keyspace, shards),
-            table_policy::keyless(&plan.keyspace),
-            schemas_of_others(shard),
-        )
-    });
+    let shard = side.shard(plan);
+    let [schemas, names, columns] = TableNames::keyed_lists(plan, side);
+    let ((others, keyless), of_others) = in_one(|| (registered(plan, shard), schemas_of_others(shard)));
     let known = others.into_iter().map(|table| (table.schema, table.name));
-    let keyless = keyless.into_iter().map(|table| {
+    let (known_schemas, known_names): (Vec<String>, Vec<String>) = known.chain(keyless).unzip();
+    let [known_schemas, known_names, of_others] =
+        [known_schemas, known_names, of_others].map(|list| text_array(&list));
+    let lists = [schemas, names, columns, known_schemas, known_names, of_others];
+    let rows = connection.query(UNREGISTERED, &catalogs::given(&lists))?;
+    Ok(rows.rows.iter().map(|row| from_row(&shard.namespace, row)).collect())
+}
+
+/// Returns the tables that policies name apart from the plan's: those of other keyspaces, and by schema and name on a
+/// shard those of this one that do not move. To be called in a transaction.
+pub fn registered(plan: &Plan, shard: &Shard) -> (Vec<OtherTable>, Vec<(String, String)>) {
+    let shards = [plan.source.shard_key.as_str(), plan.target.shard_key.as_str()];
+    let others = table_policy::of_other_keyspaces(&plan.keyspace, shards);
+    let keyless = table_policy::keyless(&plan.keyspace).into_iter().map(|table| {
         let schema = table.name.schema.unwrap_or_else(|| shard.namespace.clone());
         (schema, table.name.name)
     });
-    let (known_schemas, known_names): (Vec<String>, Vec<String>) = known.chain(keyless).unzip();
-    let lists =
-        [schemas, names, columns, known_schemas, known_names, of_others].map(|list| text_array(&list));
-    let parameters = lists.each_ref().map(|list| Some(list.as_str()));
-    let rows = connection.query(UNREGISTERED, &parameters)?;
-    Ok(rows.rows.iter().map(|row| from_row(&shard.namespace, row)).collect())
+    (others, keyless.collect())
 }
 
 fn from_row(namespace: &str, row: &[Option<String>]) -> Unregistered {
     let cell = |n: usize| row.get(n).cloned().flatten();
     let (schema, name) = (cell(1).unwrap_or_default(), cell(2).unwrap_or_default());
-    let table_name = if schema == namespace {
-        ident_as_needed(&name)
-    } else {
-        format!("{}.{}", ident_as_needed(&schema), ident_as_needed(&name))
-    };
+    let table_name =
+        if schema == namespace { ident_as_needed(&name) } else { qualified_as_needed(&schema, &name) };
     Unregistered {
         name: cell(0).unwrap_or_default(),
         table_name,

@@ -15,10 +15,8 @@ use crate::agent::session::Side;
 use crate::agent::table_names::TableNames;
 use crate::agent::temporary;
 use crate::agent::untrusted_code::{self, Code, CodeFindings, find_in};
-use crate::catalog::shard::Shard;
 use crate::catalog::split::Plan;
 use crate::catalog::{naming, trusted_owner};
-use crate::error::{Failure, SqlState};
 use crate::guc;
 use crate::remote::Connection;
 use crate::remote::result::Rows;
@@ -48,10 +46,7 @@ pub fn is_none(connection: &mut Connection, plan: &Plan, side: Side, code: &str)
 /// Returns the trusted roles of the plan.
 fn trusted_by(plan: &Plan, side: Side) -> &[String] {
     let [source, target] = &plan.trusted;
-    match side {
-        Side::Source => source,
-        Side::Target => target,
-    }
+    side.of([source, target])
 }
 
 fn find_on(connection: &mut Connection, plan: &Plan, side: Side, trusted: &[String]) -> Result<CodeFindings> {
@@ -59,18 +54,10 @@ fn find_on(connection: &mut Connection, plan: &Plan, side: Side, trusted: &[Stri
     Ok(find_in(connection, &tables, trusted, &NamedThings::by(plan, side))?)
 }
 
-/// Returns the shard of a side, and the other one.
-fn shards(plan: &Plan, side: Side) -> (&Shard, &Shard) {
-    match side {
-        Side::Source => (&plan.source, &plan.target),
-        Side::Target => (&plan.target, &plan.source),
-    }
-}
-
 /// Returns the roles that are trusted by now; this runs in a worker. In a cutover no lock is waited for. It is an
 /// error if a role has declared what moves there and may no longer do so.
 fn trusted_now(connection: &mut Connection, plan: &Plan, side: Side) -> Result<Vec<String>> {
-    let (shard, other) = shards(plan, side);
+    let (shard, other) = (side.shard(plan), side.other().shard(plan));
     let (trusted, unsaid) =
         with_lock_timeout(|| Ok((trusted_owner::of(shard), naming::unsaid(&plan.keyspace, shard, other))))
             .unwrap_or_else(|| {
@@ -89,13 +76,8 @@ fn trusted_now(connection: &mut Connection, plan: &Plan, side: Side) -> Result<V
 
 /// Returns a finding for such a declaration in the plan.
 pub fn unsaid(connection: &mut Connection, plan: &Plan, side: Side) -> Result<Option<Finding>> {
-    let [source, target] = &plan.unsaid;
-    let unsaid = match side {
-        Side::Source => source,
-        Side::Target => target,
-    };
-    match unsaid {
-        Some(unsaid) if database_identity::is_here(connection, shards(plan, side).0, &unsaid.here)? => {
+    match side.of(plan.unsaid.each_ref()) {
+        Some(unsaid) if database_identity::is_here(connection, side.shard(plan), &unsaid.here)? => {
             let name = format!("{}: right to name", side.as_str());
             Ok(Some(Finding::new(&name, false, unsaid.text.clone(), &unsaid.hint)))
         }
@@ -104,7 +86,7 @@ pub fn unsaid(connection: &mut Connection, plan: &Plan, side: Side) -> Result<Op
 }
 
 fn hint(plan: &Plan, side: Side, owner: &str) -> String {
-    untrusted_code::hint(&shards(plan, side).0.shard_key, owner)
+    untrusted_code::hint(&side.shard(plan).shard_key, owner)
 }
 
 impl CodeFindings {
@@ -139,20 +121,10 @@ fn require_none_but_of(
     let found = find_on(connection, plan, side, trusted)?;
     let Some(first) = found.code.first() else { return Ok(()) };
     let all: Vec<String> = found.code.iter().map(Code::text).collect();
+    let hint = hint(plan, side, &first.owner);
+    let failure = untrusted_code::refused(connection.shard(), first).detail(all.join("; "));
     Err(SplitError::Failed(
-        Failure::new(
-            SqlState::NOT_IN_STATE,
-            format!(
-                "on shard \"{}\" the mover would run untrusted code: {}",
-                connection.shard(),
-                first.text()
-            ),
-        )
-        .detail(all.join("; "))
-        .hint(format!(
-            "{} Then resume the split with the call that it stopped in.",
-            hint(plan, side, &first.owner)
-        )),
+        failure.hint(format!("{hint} Then resume the split with the call that it stopped in.")),
     ))
 }
 
@@ -188,11 +160,10 @@ pub fn code_now(connection: &mut Connection, plan: &Plan, side: Side) -> Result<
 
 /// Returns the statements for that, of which one gives rows, to be sent with others.
 pub fn code_statements(connection: &mut Connection, plan: &Plan, side: Side) -> Result<String> {
-    let lists = TableNames::of(plan, side).lists();
+    let [schemas, tables] = TableNames::of(plan, side).lists();
     let named = NamedThings::by(plan, side);
-    let parameters = [&lists[0], &lists[1], &named.schemas, &named.names, &named.columns];
-    let parameters = parameters.map(|list| Some(list.as_str()));
-    Ok(catalogs::statements(connection, "code", &agent::CODE, &parameters)?)
+    let parameters = [schemas, tables, named.schemas, named.names, named.columns];
+    Ok(catalogs::statements(connection, "code", &agent::CODE, &catalogs::given(&parameters))?)
 }
 
 /// What was checked: the tables, the role that reads them, the code that they could run, and the trusted roles.
@@ -272,9 +243,7 @@ impl WatchedCode {
     /// Stops the split if there is such code by now, or if the session's temporary tables were made for other types.
     pub fn look(&mut self, connection: &mut Connection) -> Result<()> {
         let WatchedCode { plan, side, seen } = self;
-        let look = seen.statements(connection, plan, *side)?;
-        let answers = connection.run_for_each(&look)?;
-        let now = seen.read(connection, plan, *side, &answers.into_iter().next().unwrap_or_default())?;
+        let now = seen.look(connection, plan, *side)?;
         look_through(connection, plan, *side, now.code())?;
         if seen.is_new() {
             temporary::require_known(connection, plan, *side, temporary::COMPARED)?;

@@ -1,5 +1,4 @@
-//! What goes wrong: crashes, servers that are set back, workers that end in the middle of
-//! something.
+//! Faults: crashes, servers that are set back, and workers that end in the middle of something.
 
 use crate::model::{Act, Split};
 use crate::rules::Rule;
@@ -106,7 +105,7 @@ fn next_run(state: &State) -> u8 {
     state.masters[0].run.max(state.masters[1].run) + 1
 }
 
-/// What it does next is one statement on a shard.
+/// Whether the worker's next action is one statement on a shard.
 fn is_on_a_shard(worker: &Worker) -> bool {
     matches!(
         worker.pc,
@@ -130,7 +129,7 @@ fn is_on_a_shard(worker: &Worker) -> bool {
     )
 }
 
-/// The process is gone, and its sessions with it; a late one keeps what it had open.
+/// The process and its sessions are gone. A late worker keeps what it had open.
 fn worker_ends(state: &mut State) {
     for place in &mut state.places {
         if place.barrier == Some(0) {
@@ -140,7 +139,7 @@ fn worker_ends(state: &mut State) {
     state.workers[0] = Worker::idle(0);
 }
 
-/// Sessions there are gone, and what they had open.
+/// The sessions on the shard are gone, with everything that they had open.
 fn shard_ends(state: &mut State, place: usize) {
     writers::end_all(state, place);
     state.places[place].barrier = None;
@@ -152,7 +151,7 @@ fn shard_ends(state: &mut State, place: usize) {
 
 fn falls_behind(state: &mut State, place: u8, cause: Cause) -> bool {
     let here = state.places[usize::from(place)];
-    // Once rows are deleted on the source, the target's alone are left: nothing helps then.
+    // Once rows are deleted on the source, only the target has them, and nothing helps if it is set back.
     if state.places.iter().any(|place| place.purging) {
         return false;
     }
@@ -164,8 +163,8 @@ fn shard_set_back(state: &mut State) -> bool {
     let Back::Place(place, cause, before) = state.back else { return false };
     let at = usize::from(place);
     let now = state.places[at];
-    // Not to a time before a whole cutover that another one has followed: such a shard says
-    // nothing of the second, like one that was restored to a time before its split.
+    // The shard is not set back to a time before a whole cutover that another one has followed. Such a shard
+    // knows nothing of the second, like one that was restored to a time before its split.
     let is_ancient = state.masters.iter().any(|master| {
         master.leg > 0
             && (master.phase == Phase::Completed
@@ -188,8 +187,7 @@ fn shard_set_back(state: &mut State) -> bool {
     true
 }
 
-/// What the server alone has lost is no matter of the protocol: clients' writes that had been
-/// acknowledged there and nowhere else.
+/// Writes that only this server had acknowledged are lost with it. The protocol does not answer for them.
 fn account(state: &mut State, place: u8, now: &Place) {
     let here = state.places[usize::from(place)];
     let lost = now.rows & !here.rows;
@@ -206,7 +204,7 @@ fn account(state: &mut State, place: u8, now: &Place) {
                 && matches!(worker.pc, Pc::Decide | Pc::Open | Pc::SettledOpen)
         };
         if !opened_since && here.give == Give::Capture && state.workers.iter().any(about_to_open) {
-            // It forgets its fence after the last look at it.
+            // The place loses its fence after the last look at it.
             state.owner = 1 - place;
             state.excused = true;
         }
@@ -225,7 +223,7 @@ fn master_set_back(state: &mut State, old_lives: bool) -> bool {
     state.back = Back::Nothing;
     let run = next_run(state);
     if old_lives {
-        // The old primary and its worker live on.
+        // The old primary and its worker continue.
         state.masters[1] = state.masters[0];
         for place in &mut state.places {
             place.barrier = place.barrier.map(|_| 1);

@@ -1,7 +1,7 @@
-//! Whether somebody takes writes again, whatever has happened: from each state a way leads to one
-//! in which one place does, by what parties that are back do of themselves and by the calls of
-//! the operator, without another fault. Whatever is enabled for ever happens some time, so a
-//! worker that goes round in a circle leaves it.
+//! Checks that some place takes writes again, whatever has happened. From each state a path must lead to one
+//! in which a place does. The path consists of actions of parties that are back and calls of the operator,
+//! without another fault. Whatever is enabled forever happens at some time, so a worker that goes round in a
+//! circle leaves it.
 
 use crate::model::{Act, Split};
 use crate::properties::is_served;
@@ -10,16 +10,16 @@ use stateright::Model;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
-/// What a walk over all states has found.
+/// The result of a walk over all states.
 pub struct Walk {
     pub states: usize,
-    /// A shortest way into a state from which no way leads out.
+    /// A shortest path into a state from which no path leads out.
     pub stuck: Option<Vec<Act>>,
     pub stuck_in: Option<State>,
     pub stuck_states: usize,
 }
 
-/// Of small numbers that nobody chooses to do harm: a tenth of the time went into the usual one.
+/// A hash of small numbers that nobody chooses to do harm. The usual hash took a tenth of the time.
 #[derive(Default)]
 struct Mixed(u64);
 
@@ -56,7 +56,7 @@ impl Hasher for Mixed {
 struct Graph {
     states: Vec<State>,
     came_by: Vec<Option<(u32, Act)>>,
-    /// From where states are reached without a fault.
+    /// For each state, the states from which it is reached without a fault.
     back: Vec<(u32, u32)>,
 }
 

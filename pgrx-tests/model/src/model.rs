@@ -1,4 +1,4 @@
-//! The whole: how it begins, and what may happen next.
+//! The whole model: its initial state, and its actions.
 
 use crate::normal::{NO_MASTER, normalize};
 use crate::rules::Rule;
@@ -9,36 +9,36 @@ use crate::state::{
 use crate::{faults, properties, worker, writers};
 use stateright::{Model, Property};
 
-/// What may happen.
+/// The actions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Act {
-    /// A worker does what is next.
+    /// A worker does its next action.
     Works(u8, Pc),
-    /// A step, where a cutover could begin.
+    /// A worker makes a step where a cutover could begin.
     Steps(u8),
     /// The deadline of a cutover has passed, or a shard did not answer.
     Aborts(u8),
-    /// The server ends the fence's transaction.
+    /// The server ends the transaction of the fence.
     FenceEnds(u8),
     /// A writer's transaction reads the state of a place.
     Begins(u8, u8),
-    /// A writer writes, as far as the place lets it.
+    /// A writer writes, if the place lets it.
     Writes(u8, u8),
     Commits(u8),
     CallsCutover,
     CallsRollback,
     CallsFinish,
-    /// shard_split_reverse, where there is a reverse split.
+    /// shard_split_reverse, if there is a reverse split.
     CallsReverse,
     CallsResume,
-    /// shard_cleanup, after a split has ended: what a shard that was set back has of it again.
+    /// shard_cleanup after a split has ended, for what a shard that was set back has of it again.
     CallsCleanup,
-    /// The worker of a completed split finds a shard that has forgotten.
+    /// The worker of a completed split restores the state of a shard that has lost it.
     TellsAgain,
-    /// From here on a standby is behind, or a disk's snapshot is older.
+    /// From here on a standby is behind, or a snapshot of the disk is older.
     ShardFallsBehind(u8, Cause),
     MasterFallsBehind,
-    /// The shard goes on from there.
+    /// The shard continues from there.
     ShardSetBack,
     MasterSetBack {
         old_lives: bool,
@@ -52,12 +52,12 @@ pub enum Act {
     CopyBegins,
     /// A second worker of the same master begins.
     SecondBegins,
-    /// Nobody hears of a late statement any more.
+    /// A late statement never arrives.
     Vanishes,
 }
 
 impl Act {
-    /// Something that goes wrong, which nobody may count on.
+    /// Whether this is a fault, which nobody may rely on.
     pub fn is_fault(self) -> bool {
         matches!(
             self,
@@ -74,28 +74,28 @@ impl Act {
     }
 }
 
-/// How much of what may happen.
+/// The bounds of what may happen.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
     pub writers: usize,
-    /// The last writer's transaction is above READ COMMITTED.
+    /// Whether the last writer's transaction is above READ COMMITTED.
     pub old_snapshots: bool,
-    /// Calls of the operator for a cutover.
+    /// The operator's calls for a cutover.
     pub calls: u8,
     pub rolls_back: bool,
     pub finishes: bool,
-    /// Crashes of servers and workers.
+    /// The crashes of servers and workers.
     pub faults: u8,
-    /// Servers that are set back.
+    /// The servers that are set back.
     pub setbacks: u8,
     pub causes: &'static [Cause],
     pub shards_set_back: [bool; 2],
     pub master_set_back: bool,
-    /// Cutovers, of which every second one is a reverse split.
+    /// The cutovers, every second of which is a reverse split.
     pub legs: u8,
 }
 
-/// The model: bounds, and the rule that is left out.
+/// The model: its bounds, and the rule that is left out.
 #[derive(Clone, Debug)]
 pub struct Split {
     pub bounds: Bounds,
@@ -136,7 +136,7 @@ impl Model for Split {
     type State = State;
     type Action = Act;
 
-    /// Both sides are installed, the copy is complete, a cutover may be called.
+    /// Both sides are installed, the copy is complete, and a cutover may be called.
     fn init_states(&self) -> Vec<State> {
         let master = Master {
             run: 1,
@@ -218,7 +218,7 @@ impl Model for Split {
             Act::TellsAgain => worker::tell_again(self, &mut state),
             _ => faults::happens(self, &mut state, act),
         };
-        // Most of what is tried does not happen.
+        // Most attempted actions do not happen.
         if !happens {
             return None;
         }
@@ -232,7 +232,7 @@ impl Model for Split {
 }
 
 impl Split {
-    /// What an operator calls is a commit on the master.
+    /// An operator's call is a commit on the master.
     fn call(&self, state: &mut State, act: Act) -> bool {
         let bounds = &self.bounds;
         let master = &mut state.masters[0];
@@ -280,7 +280,7 @@ impl Split {
                 true
             }
             Act::CallsFinish => {
-                // It ends the reverse split, which nobody can call any more.
+                // This ends the reverse split, which can no longer be called.
                 if !(bounds.finishes && master.is_before_decision() && master.goal == Goal::Tail) {
                     return false;
                 }

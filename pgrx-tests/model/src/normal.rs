@@ -1,8 +1,8 @@
-//! States that differ in numbers alone, of which only the order counts, are one state.
+//! Treats states as one that differ only in numbers whose order alone counts.
 
 use crate::state::{Back, CutoverStep, Goal, Life, Master, Phase, Route, State, Worker};
 
-/// No old primary and no copy lives.
+/// There is no old primary and no copy.
 pub const NO_MASTER: Master = Master {
     run: 0,
     generation: 0,
@@ -29,8 +29,8 @@ pub fn normalize(state: &mut State) {
     renumber(state, steps);
 }
 
-/// Numbers that follow each other go on doing so; wider gaps become gaps of two. Done for each
-/// state, and most have nothing to change: so the numbers are bits.
+/// Numbers that follow each other keep doing so, and wider gaps become gaps of two. This is done for each
+/// state, and most have nothing to change, so the numbers are bits.
 fn renumber<const N: usize>(state: &mut State, of: fn(&mut State) -> [Option<&mut u8>; N]) {
     let known = of(state).into_iter().flatten().fold(1_u128, |known, number| known | 1 << *number);
     let highest = known.ilog2();

@@ -1,4 +1,4 @@
-//! What must hold in every state.
+//! The properties that must hold in every state.
 
 use crate::model::Split;
 use crate::state::{CutoverStep, Give, Route, State, Take, rows_of};
@@ -29,7 +29,7 @@ fn are_two(state: &State) -> bool {
     state.misplaced || !state.excused && state.places.iter().all(|place| place.accepts())
 }
 
-/// The source is frozen: verification counts on it, and finish.
+/// Whether a row differs although the source is frozen. Verification and finish rely on that.
 fn differs(state: &State) -> bool {
     let master = &state.masters[0];
     let (source, target) = (state.places[master.source()], state.places[master.target()]);
@@ -38,8 +38,8 @@ fn differs(state: &State) -> bool {
     is_over && master.step == CutoverStep::Moved && differing != 0
 }
 
-/// One place takes writes, and the master leads there. Or the operator is told to restore a
-/// target that has been set back since finish began to delete what it had.
+/// Whether one place takes writes and the master routes to it. Alternatively the operator is told to restore
+/// a target that was set back after finish began to delete on the source.
 pub fn is_served(state: &State) -> bool {
     let master = &state.masters[0];
     let (source, target) = (state.places[master.source()], state.places[master.target()]);

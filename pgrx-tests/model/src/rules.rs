@@ -3,7 +3,7 @@
 /// Defines the rules, and the list of them.
 macro_rules! rules {
     ($($(#[$meta:meta])* $name:ident),+ $(,)?) => {
-        /// A rule that the protocol keeps.
+        /// A rule of the protocol.
         #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
         pub enum Rule { $($(#[$meta])* $name),+ }
 
@@ -14,7 +14,7 @@ macro_rules! rules {
 }
 
 rules! {
-    /// The fence has the barrier alone: no transaction of a writer is open then.
+    /// The fence holds the barrier alone, so no transaction of a writer is open.
     FenceWaitsForWriters,
     /// A writer reads the state after it has the barrier, with a new snapshot.
     StateReadBehindLock,
@@ -24,7 +24,7 @@ rules! {
     FenceAskedWhetherHeld,
     /// The source refuses writers before the decision.
     SourceFenced,
-    /// The last window is read behind the fence.
+    /// The last window is read after the fence.
     LastWindowBehindFence,
     /// The target opens after the decision, not before.
     OpenAfterDecision,
@@ -46,7 +46,7 @@ rules! {
     WindowBySnapshots,
     /// Only what a snapshot has seen leaves the queue.
     OnlySeenConsumed,
-    /// The queue gives away what the target has committed, not before.
+    /// The queue drops only what the target has committed.
     ConsumedAfterCommit,
     /// A step's snapshot is durable on the source before the target commits it.
     DurableBeforeCommit,
@@ -60,39 +60,39 @@ rules! {
     TimelineCompared,
     /// The source notes which run of the master may decide, with the last window.
     DecidingNoted,
-    /// The note of another run is not taken for one's own.
+    /// A run does not take the note of another run for its own.
     RunCompared,
-    /// The note goes in the commit that opens the source again.
+    /// The note is removed in the commit that opens the source again.
     NoteGoesWithReopening,
     /// A decision that the shards know is made again by a master that has lost it.
     LostDecisionAdopted,
     /// A source that has lost its fence is fenced again before the target opens.
     FencedAgain,
-    /// A fence that no note of a decision bears out is taken again: writers may be behind it.
+    /// A fence without a note of a decision is taken again, because writers may be behind it.
     FenceBorneOut,
-    /// In a recovery nothing is opened before a step has found nothing, or the counters agree.
+    /// A recovery opens nothing before a step has found no changes, or the counters agree.
     WholeBeforeOpening,
     /// Without a step a target opens only if its last step is the source's last announced one.
     CountersAgree,
     /// Without a step a target opens only if the source has the note.
     NoteBorneOut,
-    /// The last window is a step of its own, also where nothing has changed.
+    /// The last window is a step of its own, even if nothing has changed.
     LastStepCounts,
-    /// Shards of a completed split are told again what they have forgotten.
+    /// The state of a completed split is restored on a shard that has lost it.
     ToldAgain,
-    /// Finish begins where both shards say what they were told.
+    /// Finish begins when both shards know the cutover.
     ToldBeforeFinish,
     /// Changes that no window has taken stop a finish.
     StrayStopsFinish,
-    /// Each row is shown to be on the target before it goes.
+    /// Each row is proved to be on the target before it is deleted.
     RowsProven,
-    /// The source notes that its rows go, before the first of them.
+    /// The source notes that its rows are being deleted, before the first of them is.
     PurgingNoted,
-    /// The redirect is there before the triggers of the split go.
+    /// The redirect exists before the triggers of the split are dropped.
     RedirectFirst,
     /// A rollback leaves the target's guard until its rows are gone.
     GuardOutlivesRows,
-    /// A rollback takes both shards over before it believes what they say.
+    /// A rollback takes both shards over before it relies on what they say.
     RollbackTakesFirst,
     /// A rollback that finds a decision leaves it to be adopted.
     RollbackAdopts,
@@ -103,32 +103,33 @@ rules! {
     CaptureFromOpening,
     /// Reverse: from its opening on, writers of the target take the barrier.
     BarrierFromOpening,
-    /// Reverse: the source stays shut for clients while windows come back.
+    /// Reverse: the source stays closed for clients while windows are copied back.
     SourceStaysShut,
     /// Reverse: opening the old source ends what its old side refuses.
     OldSideReleased,
     /// Reverse: nothing begins before the source is moved and the master knows it.
     BegunAfterMoved,
-    /// Reverse: once finish has begun there is no reverse split; both are asked for in one row.
+    /// Reverse: once finish has begun there is no reverse split. One row has both requests.
     FinishEndsTheWayBack,
-    /// Reverse: the decision ends what is to be told again of the way there.
+    /// Reverse: the decision ends the watch over the state of the first cutover.
     WatchEndsWithDecision,
-    /// Reverse: while windows come back, a shard that has forgotten the way there is told again.
+    /// Reverse: while windows are copied back, the state of the first cutover is restored on a shard that has
+    /// lost it.
     WatchedUntilReversed,
-    /// Reverse: where the old source has forgotten its fence, the reverse split is copied from nothing.
+    /// Reverse: if the old source has lost its fence, the reverse split is copied from nothing.
     CopiedAgainAfterRetelling,
-    /// Reverse: an old source that has forgotten the reverse split alone gets its side of it again.
+    /// Reverse: an old source that has lost only the reverse split gets its side of it again.
     WayBackInstalledAgain,
     /// Reverse: a master that has lost all of a reverse split finds its decision on the shards.
     WayBackLookedFor,
-    /// Reverse: the commit that notes that rows go ends what the old source holds of the reverse split.
+    /// Reverse: the commit that notes the deletion of rows ends what the old source has of the reverse split.
     PurgingEndsTheWayBack,
-    /// Reverse: one worker at a time does what is to be done for both ways, the watch, too.
+    /// Reverse: one worker at a time does the work of both directions, including the watch.
     OneWorkerForBoth,
     /// Reverse: finish removes the reverse split from the target before anything can refuse it.
     FinishTakesTheWayBackAway,
-    /// Reverse: its steps are counted from none, whenever its progress begins.
+    /// Reverse: its steps are counted from zero, whenever its progress begins.
     StepsFromNone,
-    /// Reverse: changes that the old source took without its fence stop what would delete them.
+    /// Reverse: changes that the old source accepted without its fence stop a copy that would delete them.
     StrayStopsTheWayBack
 }

@@ -1,12 +1,12 @@
-//! What the parties know, as far as the protocol of a split depends on it.
+//! The state of the parties, as far as the protocol of a split depends on it.
 
-/// Writers, of which each makes one write. The first two write to the same row.
+/// The writers, each of which makes one write. The first two write to the same row.
 pub const WRITERS: usize = 3;
 
-/// A row that is there from the beginning, and that no writer touches.
+/// A row that exists from the beginning, and that no writer changes.
 pub const BASE: u8 = 1 << WRITERS;
 
-/// The writes that belong to the same row as those of a mask.
+/// Returns the writes that belong to the same rows as those of a mask.
 pub fn rows_of(mask: u8) -> u8 {
     [0b011, 0b100, BASE].into_iter().filter(|row| row & mask != 0).fold(0, |all, row| all | row)
 }
@@ -14,23 +14,23 @@ pub fn rows_of(mask: u8) -> u8 {
 /// What a source does with writes of the moving keys.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Give {
-    /// Nothing of a source's side is installed.
+    /// The shard has no source side.
     No,
     Capture,
     Fenced,
     Moved,
 }
 
-/// What a target does with them.
+/// What a target does with writes of the moving keys.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Take {
-    /// Nothing of a target's side is installed.
+    /// The shard has no target side.
     No,
     Closed,
     Open,
-    /// Finish has left it.
+    /// Finish has removed it.
     Left,
-    /// Rolled back: no route has ever led there.
+    /// It was rolled back. No route has ever led there.
     Unused,
 }
 
@@ -39,32 +39,32 @@ pub enum Take {
 pub struct Place {
     pub timeline: u8,
     pub generation: u8,
-    /// Writes that its rows show, a bit each, and `BASE`.
+    /// The writes that its rows show, a bit each, and `BASE`.
     pub rows: u8,
     pub give: Give,
-    /// Refuses what has left, after finish.
+    /// Whether it refuses what has left, after finish.
     pub redirect: bool,
-    /// The transaction of each writer's entry; 0: none.
+    /// The transaction of each writer's entry, or 0.
     pub queue: [u8; WRITERS],
     pub next_xid: u8,
     pub consumed: u8,
     pub announced: u8,
-    /// The run of the master that may have decided; 0: none.
+    /// The run of the master that may have decided, or 0.
     pub deciding: u8,
     pub purging: bool,
     /// The worker whose fence holds the barrier alone.
     pub barrier: Option<u8>,
     pub take: Take,
-    /// Of the progress: transactions that the snapshot has seen, on which timeline, which step.
+    /// The progress: the transactions that the snapshot has seen, their timeline, and the step.
     pub seen: u8,
     pub seen_timeline: u8,
     pub steps: u8,
-    /// Rows that clients have changed since it opened.
+    /// The rows that clients have changed since it opened.
     pub changed: u8,
 }
 
 impl Place {
-    /// Whether a write that came now would be let in.
+    /// Whether the place would accept a write now.
     pub fn accepts(&self) -> bool {
         matches!(self.give, Give::No | Give::Capture)
             && matches!(self.take, Take::No | Take::Open | Take::Left)
@@ -81,12 +81,12 @@ impl Place {
     }
 }
 
-/// A timeline that no server has: nothing is copied.
+/// A timeline that no server has, so nothing is copied.
 pub const NOTHING: u8 = 0;
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Phase {
-    /// Copied; windows are applied.
+    /// The rows are copied, and windows are applied.
     Tailing,
     Completed,
     RolledBack,
@@ -108,7 +108,7 @@ pub enum Goal {
     Finish,
 }
 
-/// Where the master leads clients that write.
+/// Where the master routes clients that write.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Route {
     Waits,
@@ -117,7 +117,7 @@ pub enum Route {
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Master {
-    /// Which run of the server it is.
+    /// The run of the server.
     pub run: u8,
     pub generation: u8,
     pub phase: Phase,
@@ -126,9 +126,9 @@ pub struct Master {
     pub route: Route,
     pub purged: bool,
     pub finished: bool,
-    /// The split has failed and waits for its operator.
+    /// Whether the split has failed and waits for its operator.
     pub failed: bool,
-    /// 0: the split; 1: the reverse split; and so on.
+    /// 0 is the split, 1 the reverse split, and so on.
     pub leg: u8,
 }
 
@@ -147,7 +147,7 @@ impl Master {
     }
 }
 
-/// The next thing that a worker does: one commit, or one look.
+/// The next action of a worker: one commit, or one look.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
 pub enum Pc {
     Idle,
@@ -215,16 +215,16 @@ pub enum Pc {
     FinishEnd,
 }
 
-/// A step that is under way.
+/// A step that is in progress.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Step {
-    /// Transactions that its snapshot sees, and the rows that it shows.
+    /// The transactions that its snapshot sees, and the rows that it shows.
     pub seen: u8,
     pub rows: u8,
     pub timeline: u8,
-    /// Its number.
+    /// The number of the step.
     pub number: u8,
-    /// Rows that are brought over.
+    /// The rows that it copies.
     pub window: u8,
     pub is_consumed: bool,
 }
@@ -233,26 +233,26 @@ pub struct Step {
 pub enum Life {
     Gone,
     Works,
-    /// Its process has ended; one statement is still on its way.
+    /// Its process has ended, and one statement is still on its way.
     Late,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Worker {
     pub life: Life,
-    /// Of which master: 1 is an old primary, or a copy.
+    /// The index of its master. 1 is an old primary, or a copy.
     pub master: u8,
-    /// The cutover that it is about.
+    /// The cutover on which it works.
     pub leg: u8,
-    /// As whom it acts: on the master, on the source, on the target.
+    /// The generation with which it acts: on the master, on the source, and on the target.
     pub generation: u8,
     pub on_source: u8,
     pub on_target: u8,
     pub pc: Pc,
-    /// Its sessions are there.
+    /// Whether its sessions are open.
     pub source: bool,
     pub target: bool,
-    /// The step is a recovery's.
+    /// Whether the step is part of a recovery.
     pub completes: bool,
     pub step: Step,
 }
@@ -272,7 +272,7 @@ impl Worker {
         step: Step { seen: 0, rows: 0, timeline: 0, number: 0, window: 0, is_consumed: false },
     };
 
-    /// Where its sessions are, or will be.
+    /// Returns where its sessions are, or will be.
     pub fn source_place(&self) -> usize {
         usize::from(self.leg % 2)
     }
@@ -285,13 +285,13 @@ impl Worker {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Writer {
     Ready,
-    /// Has read a place's state, for a transaction above READ COMMITTED.
+    /// It has read a place's state, for a transaction above READ COMMITTED.
     Began {
         place: u8,
         give: Give,
         take: Take,
     },
-    /// Has written, and not committed.
+    /// It has written, and not committed.
     Wrote {
         place: u8,
         xid: u8,
@@ -301,7 +301,7 @@ pub enum Writer {
     Done,
 }
 
-/// What a server may be set back to.
+/// The state to which a server may be set back.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Back {
     Nothing,
@@ -309,38 +309,38 @@ pub enum Back {
     Master(Master),
 }
 
-/// Why a shard may forget.
+/// The reason for which a shard may lose commits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Cause {
     /// Commits of clients that do not wait for the disk, and a crash.
     Asynchronous,
     /// A standby that was behind is promoted.
     Standby,
-    /// A snapshot of the disk is restored: identity and timeline stay.
+    /// A snapshot of the disk is restored. Identity and timeline stay the same.
     Disk,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct State {
     pub places: [Place; 2],
-    /// The master; beside it an old primary or a copy that lives on.
+    /// The master, and an old primary or a copy that lives beside it.
     pub masters: [Master; 2],
     pub workers: [Worker; 2],
     pub writers: [Writer; WRITERS],
     pub back: Back,
-    /// What may still happen.
+    /// The remaining calls and faults.
     pub calls: u8,
     pub faults: u8,
     pub setbacks: u8,
-    /// What only the reader knows: writes that clients take for committed, and where each was.
+    /// Known only to the reader: the writes that clients take for committed, and where each was.
     pub acked: u8,
     pub home: u8,
-    /// Writes that a source took which had forgotten its fence.
+    /// The writes that a source accepted after it had lost its fence.
     pub stray: u8,
     /// The place that owns the key.
     pub owner: u8,
-    /// A side has forgotten what it was told: until it is told again two places take writes.
+    /// A side has lost its state. Until it is restored, two places take writes.
     pub excused: bool,
-    /// A place took a write that it does not own.
+    /// A place accepted a write of a key that it does not own.
     pub misplaced: bool,
 }

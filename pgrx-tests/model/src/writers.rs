@@ -1,4 +1,4 @@
-//! Writers, with any route: each goes to any place at any time. Who is refused tries again.
+//! Writers with any route: each goes to any place at any time. A refused writer tries again.
 
 use crate::model::{Act, Split};
 use crate::rules::Rule;
@@ -22,7 +22,7 @@ pub fn actions(split: &Split, state: &State, acts: &mut Vec<Act>) {
     }
 }
 
-/// Its snapshot is older than its lock.
+/// Whether its snapshot is older than its lock.
 fn has_begun_apart(split: &Split, number: u8) -> bool {
     is_above_read_committed(split, number) || !split.keeps(Rule::StateReadBehindLock)
 }
@@ -44,8 +44,7 @@ pub fn happens(split: &Split, state: &mut State, act: Act) -> bool {
     }
 }
 
-/// The trigger: barrier, state, entry. A writer that waits for the barrier or for a row has not
-/// written yet.
+/// The trigger: barrier, state, entry. A writer that waits for the barrier or for a row has not written yet.
 fn write(split: &Split, state: &mut State, number: u8, place: u8) -> bool {
     let who = usize::from(number);
     let here = &mut state.places[usize::from(place)];
@@ -54,7 +53,7 @@ fn write(split: &Split, state: &mut State, number: u8, place: u8) -> bool {
         matches!(writer, Writer::Wrote { place: at, .. } if *at == place)
             && rows_of(1 << other) == rows_of(bit)
     });
-    // From its opening on a target has a barrier where there is a reverse split.
+    // From its opening on, a target has a barrier if there is a reverse split.
     let barrier = here.has_barrier() && (split.keeps(Rule::BarrierFromOpening) || place == 0);
     if has_row || barrier && here.barrier.is_some() || here.next_xid > 7 {
         return false;
@@ -104,7 +103,7 @@ fn commit(state: &mut State, number: u8) -> bool {
     true
 }
 
-/// The transactions that are open on a place, as bits of their numbers.
+/// Returns the transactions that are open on a place, as bits of their numbers.
 pub fn open(state: &State, place: usize) -> u8 {
     state.writers.iter().fold(0, |open, writer| match writer {
         Writer::Wrote { place: at, xid, .. } if usize::from(*at) == place => open | 1 << xid,
@@ -112,13 +111,13 @@ pub fn open(state: &State, place: usize) -> u8 {
     })
 }
 
-/// Whether somebody holds the barrier of a place together with others.
+/// Whether a writer holds the barrier of a place in shared mode.
 pub fn hold_barrier(state: &State, place: usize) -> bool {
     let holds = |writer: &Writer| matches!(writer, Writer::Wrote { place: at, barrier: true, .. } if usize::from(*at) == place);
     state.writers.iter().any(holds)
 }
 
-/// The server has restarted: what was open is gone.
+/// The server has restarted, so everything that was open is gone.
 pub fn end_all(state: &mut State, place: usize) {
     for writer in state.writers.iter_mut().take(WRITERS) {
         match writer {

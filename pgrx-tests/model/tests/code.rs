@@ -1,4 +1,4 @@
-//! docs/internals/model-map.md and model-rules.md are about the model and the code as they are.
+//! Checks that docs/internals/model-map.md and model-rules.md match the model and the code.
 
 use shardmaster_model::rules::Rule;
 use std::collections::BTreeSet;
@@ -18,7 +18,7 @@ fn after<'a>(text: &'a str, heading: &str) -> &'a str {
     text.split_once(heading).unwrap_or_else(|| panic!("there is no {heading}")).1
 }
 
-/// The rows of a table of docs/internals/model-map.md or model-rules.md, below the heading.
+/// Returns the rows of a table of docs/internals/model-map.md or model-rules.md, below the heading.
 fn rows(heading: &str) -> Vec<Vec<String>> {
     let document = read("docs/internals/model-map.md") + &read("docs/internals/model-rules.md");
     let section = after(&document, &format!("## {heading}\n"));
@@ -27,12 +27,12 @@ fn rows(heading: &str) -> Vec<Vec<String>> {
     section.lines().filter(|line| line.starts_with("| `")).map(cells).collect()
 }
 
-/// What stands between backquotes.
+/// Returns what stands between backquotes.
 fn names(cell: &str) -> Vec<String> {
     cell.split('`').skip(1).step_by(2).map(str::to_owned).collect()
 }
 
-/// Names of the variants of an enum of the model.
+/// Returns the names of an enum's variants in the model.
 fn variants(path: &str, name: &str) -> BTreeSet<String> {
     let text = read(path);
     let body = after(&text, &format!("pub enum {name} {{\n"));
@@ -59,7 +59,7 @@ fn every_action_is_a_place_in_the_code() {
         let Some((path, items)) = place.split_first() else { continue };
         let text = read(path);
         for item in items {
-            // A function of Rust, or of SQL.
+            // A function in Rust, or in SQL.
             let is_there = [format!("fn {item}("), format!("fn {item}<"), format!(".{item}(")];
             assert!(
                 is_there.iter().any(|text_of| text.contains(text_of)),

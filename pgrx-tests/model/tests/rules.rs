@@ -1,5 +1,5 @@
-//! One run for each rule: without it the check finds a way to a state that must not be. For a rule
-//! that others make unnecessary here, it finds none; docs/internals/model.md says why.
+//! One run for each rule: without the rule the check finds a path to a forbidden state. If other rules make
+//! it unnecessary here, the check finds none, and docs/internals/model-rules.md says why.
 
 use shardmaster_model::forms::{BOTH, PLAIN, SET_BACK, SET_BACK_ONE, WAY_BACK, WAY_BACK_SET_BACK};
 use shardmaster_model::rules::Rule;
@@ -10,16 +10,16 @@ use stateright::{Checker, HasDiscoveries, Model};
 /// One crash, one writer.
 const CRASH: Bounds = Bounds { writers: 1, old_snapshots: false, faults: 1, ..PLAIN };
 
-/// A server is set back among two writers to one row.
+/// A server is set back, with two writers to one row.
 const SET_BACK_TWO: Bounds = Bounds { writers: 2, ..SET_BACK };
 
-/// The same, and a finish is called.
+/// A server is set back, with two writers to one row, and finish is called.
 const FINISHED: Bounds = Bounds { finishes: true, ..SET_BACK_TWO };
 
-/// The same where nothing but a cutover is called for.
+/// A server is set back, and nothing but a cutover is called.
 const UNFINISHED: Bounds = Bounds { rolls_back: false, finishes: false, ..SET_BACK_ONE };
 
-/// A second attempt, where a server is set back.
+/// A second attempt, and a server that is set back.
 const TWICE: Bounds = Bounds { calls: 2, ..UNFINISHED };
 
 /// A second attempt, a crash, and a source that is set back.
@@ -31,18 +31,18 @@ const SOURCE_AGAIN: Bounds = Bounds {
     ..BOTH
 };
 
-/// The same with two writers and one attempt.
+/// One attempt with two writers, a crash, and a source that is set back.
 const SOURCE_ONCE: Bounds = Bounds { writers: 2, calls: 1, ..SOURCE_AGAIN };
 
 /// Two servers are set back, one after the other.
 const SET_BACK_TWICE: Bounds = Bounds { setbacks: 2, rolls_back: false, ..SET_BACK_ONE };
 
-/// A server is set back on the reverse split, and no finish is called.
+/// A server is set back in a reverse split, and finish is not called.
 const NOT_FINISHED: Bounds = Bounds { finishes: false, ..WAY_BACK_SET_BACK };
 
 const WAY_BACK_ONE: Bounds = Bounds { writers: 1, old_snapshots: false, faults: 0, ..WAY_BACK };
 
-/// The ways that the check finds into states that break a property.
+/// Returns the paths to states that break a property.
 fn found(bounds: Bounds, without: Rule) -> Vec<(&'static str, Vec<Act>)> {
     let split = Split { bounds, without: Some(without) };
     let checker = split.checker().threads(2).finish_when(HasDiscoveries::AnyFailures).spawn_bfs().join();
@@ -61,7 +61,7 @@ fn sticks(bounds: Bounds, without: Rule) {
     println!("without {without:?}: nobody takes writes, in {} actions: {way:?}", way.len());
 }
 
-/// Others keep what it keeps, as far as the model goes.
+/// Checks that the rule is not needed, because other rules guarantee the same in this model.
 fn is_spared(bounds: Bounds, without: Rule) {
     assert_eq!(found(bounds, without), [], "{without:?} is needed after all");
 }

@@ -1,5 +1,5 @@
-//! What it costs that a shard without the extension hashes in PL/pgSQL: the copy, which asks for
-//! rows by their keys there, and writers whose buckets stay.
+//! The costs of a shard without the extension, which hashes in PL/pgSQL: for the copy, which asks for rows by
+//! their keys there, and for writers whose buckets stay.
 
 use super::Size;
 use super::capture::{Script, Session};
@@ -10,7 +10,7 @@ use crate::Result;
 const BUCKETS: i32 = 16;
 const TENANTS: i64 = 10_000;
 
-/// The copy of every second bucket against `COPY | COPY` of as many rows.
+/// Copies every second bucket, against `COPY | COPY` of as many rows.
 pub fn buckets(size: Size) -> Result<Vec<Measure>> {
     let rig = Rig::of_buckets(size.rows(1_000_000), TENANTS, BUCKETS)?;
     let mut agent = Measure::new("copy of buckets, no extension", "rows/s", Goal::RatioAtLeast(0.8));

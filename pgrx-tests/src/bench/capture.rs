@@ -1,5 +1,5 @@
-//! What capture costs single-row updates while nothing is copied: by pgbench, and in time of the
-//! server's processor, which says the same on a busy machine.
+//! What capture costs single-row updates while nothing is copied: by pgbench, and in processor time of the
+//! server, which gives the same result on a busy machine.
 
 use super::Size;
 use super::rig::{LIMIT, Rig};
@@ -21,7 +21,7 @@ pub struct Script {
 }
 
 impl Script {
-    /// `tenant` is a pgbench expression: the number of one of so many tenants.
+    /// `tenant` is a pgbench expression: the number of one of `tenants` tenants.
     pub fn new(name: &str, tenant: &str, tenants: i64) -> Result<Script> {
         let path = env::run_dir()?.join(format!("{name}.pgbench"));
         let text = format!(
@@ -32,17 +32,17 @@ impl Script {
         Ok(Script { path })
     }
 
-    /// Transactions a second on the source.
+    /// Returns transactions a second on the source.
     pub fn run(&self, rig: &Rig, seconds: u64) -> Result<f64> {
         self.run_on(rig, 0, seconds)
     }
 
-    /// Transactions a second on one of the servers.
+    /// Returns transactions a second on one of the servers.
     pub fn run_on(&self, rig: &Rig, server: usize, seconds: u64) -> Result<f64> {
         self.run_with(rig, server, seconds, "on")
     }
 
-    /// `commit`: a value of synchronous_commit.
+    /// `commit` is a value of synchronous_commit.
     fn run_with(&self, rig: &Rig, server: usize, seconds: u64, commit: &str) -> Result<f64> {
         let server = &rig.cluster.servers[server];
         let mut pgbench = Command::new(env::bindir()?.join("pgbench"));
@@ -66,7 +66,7 @@ pub struct Session {
 }
 
 impl Session {
-    /// `tenant` is an expression of SQL; `commit` a value of synchronous_commit.
+    /// `tenant` is an SQL expression, `commit` a value of synchronous_commit.
     pub fn new(rig: &Rig, tenant: &str, tenants: i64, commit: &str, size: Size) -> Result<Session> {
         let updates = match size {
             Size::Full => 20_000,
@@ -87,9 +87,9 @@ impl Session {
         Ok(Session { client, pid, first: run(updates / 20), run: run(updates), updates })
     }
 
-    /// Microseconds of processor time of the server for each.
+    /// Returns the server's processor time for each update, in microseconds.
     pub fn cost(&mut self) -> Result<f64> {
-        // What a session makes once for new functions is not of each.
+        // A session's first call of a new function has a cost of its own, which is left out.
         self.client.batch_execute(&self.first)?;
         let before = self.processor_time()?;
         self.client.batch_execute(&self.run)?;
@@ -103,10 +103,10 @@ impl Session {
     }
 }
 
-/// Fast and slow ones: values of synchronous_commit.
+/// Values of synchronous_commit: fast commits and slow ones.
 const COMMITS: [&str; 2] = ["off", "on"];
 
-/// Of one kind of tenant: transactions of four clients, and what each costs the server.
+/// For one kind of tenant: the transactions of four clients, and what each costs the server.
 struct Measured {
     script: Script,
     sessions: [Session; 2],
@@ -115,7 +115,7 @@ struct Measured {
 }
 
 impl Measured {
-    /// `tenant`: as pgbench and as SQL have it.
+    /// `tenant` is an expression, for pgbench and for SQL.
     fn new(
         rig: &Rig,
         name: &str,
@@ -168,7 +168,7 @@ pub fn capture(size: Size) -> Result<Vec<Measure>> {
     Ok(measures)
 }
 
-/// Both by PL/pgSQL and by the native function.
+/// The case with capture by PL/pgSQL, and with capture by the native function.
 fn both_ways(
     rig: &Rig,
     name: &str,
@@ -188,7 +188,7 @@ fn both_ways(
 
 fn of_tenants(size: Size) -> Result<Vec<Measure>> {
     let rig = Rig::new(TENANTS * ROWS_OF_TENANT, TENANTS)?;
-    // Even tenants move, the first ones first; odd ones stay.
+    // Even tenants move, the first ones first. Odd ones stay.
     let (stays, stays_sql) = (
         format!("2 * random(0, {TENANTS} / 2 - 1) + 1"),
         format!("2 * floor(random() * {TENANTS} / 2)::bigint + 1"),
@@ -219,7 +219,7 @@ fn run(rig: &Rig, mut cases: Vec<Case>, size: Size) -> Result<Vec<Measure>> {
         rig.source()?.batch_execute("VACUUM items")?;
         rig.settle()?;
         for case in &mut cases {
-            // Which of a pair runs first changes with the round.
+            // The rounds take turns in which of a pair runs first.
             for step in 0..2 {
                 if (step + round) % 2 == 0 {
                     case.measured.run(rig, seconds, false)?;
@@ -233,7 +233,7 @@ fn run(rig: &Rig, mut cases: Vec<Case>, size: Size) -> Result<Vec<Measure>> {
     Ok(cases.into_iter().flat_map(|case| case.measured.measures()).collect())
 }
 
-/// With the triggers of a split of `count` tenants, of which nothing is copied yet.
+/// Runs `body` with the triggers of a split of `count` tenants, of which nothing is copied yet.
 fn with_capture(rig: &Rig, count: i64, is_native: bool, body: impl FnOnce() -> Result<()>) -> Result<()> {
     rig.install([is_native, false])?;
     if is_native {

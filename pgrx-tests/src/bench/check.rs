@@ -17,7 +17,7 @@ pub fn check(size: Size) -> Result<Vec<Measure>> {
     let split = Split::plan(cluster, "shard_a", "shard_b", &["moves"])?;
     let name = format!("check of {TABLES} tables, two dumps of their definitions beside");
     let mut time = Measure::new(name, "ms", Goal::RatioAtMost(1.5));
-    // What is asked for the first time is read from disk.
+    // The first check reads from disk, so it is not measured.
     checked(&split)?;
     for _ in 0..size.pairs(15) {
         let dumps = dumped(cluster)?;
@@ -26,7 +26,7 @@ pub fn check(size: Size) -> Result<Vec<Measure>> {
     Ok(vec![time])
 }
 
-/// Milliseconds.
+/// Returns milliseconds.
 fn checked(split: &Split<'_>) -> Result<f64> {
     let mut master = split.superuser()?;
     let began = Instant::now();

@@ -1,12 +1,12 @@
-//! How fast rows are copied, how the time grows, what it costs writers.
+//! How fast rows are copied, how the time grows, and what a copy costs writers.
 
 use super::Size;
-use super::rig::{Hammer, LIMIT, Rig};
+use super::rig::{LIMIT, Rig, WriteLoad};
 use super::stats::{Goal, Measure};
 use crate::Result;
 use std::time::{Duration, Instant};
 
-/// Half of 100 interleaved tenants against `COPY | COPY`, and the worker's memory.
+/// Copies half of 100 interleaved tenants, against `COPY | COPY`; measures the worker's memory as well.
 pub fn backfill(size: Size) -> Result<Vec<Measure>> {
     let rig = Rig::new(size.rows(4_000_000), 100)?;
     let mut speed = Measure::new("backfill against COPY | COPY", "rows/s", Goal::RatioAtLeast(0.8));
@@ -23,7 +23,7 @@ pub fn backfill(size: Size) -> Result<Vec<Measure>> {
     Ok(vec![speed, memory])
 }
 
-/// Eight times the rows in at most ten times the time.
+/// Eight times the rows may take at most ten times the time.
 pub fn growth(size: Size) -> Result<Vec<Measure>> {
     let mut time = Measure::new("time for 8 times the rows", "s", Goal::RatioAtMost(10.0));
     let mut memory = Measure::new("worker's peak of RssAnon, 8 times the rows", "MB", Goal::AtMost(64.0));
@@ -40,24 +40,24 @@ pub fn growth(size: Size) -> Result<Vec<Measure>> {
     Ok(vec![time, memory])
 }
 
-/// What four closed-loop writers keep of their throughput while the copy runs unthrottled.
+/// The throughput that four closed-loop writers keep while the copy runs unthrottled.
 pub fn writers(size: Size) -> Result<Vec<Measure>> {
     let rig = Rig::new(size.rows(4_000_000), 100)?;
     let mut kept = Measure::new("writers during the copy", "tps", Goal::RatioAtLeast(0.6));
     for _ in 0..size.pairs(3) {
         rig.settle()?;
-        let hammer = Hammer::start(&rig, 4);
-        hammer.rate_over(Duration::from_secs(1));
-        let reference = hammer.rate_over(Duration::from_secs(4));
+        let load = WriteLoad::start(&rig, 4);
+        load.rate_over(Duration::from_secs(1));
+        let reference = load.rate_over(Duration::from_secs(4));
         let split = rig.plan(50)?;
         split.call("start_dual_write")?;
         split.wait("dual_write", LIMIT)?;
         split.call("run_backfill")?;
-        let (count, started) = (hammer.count(), Instant::now());
+        let (count, started) = (load.count(), Instant::now());
         split.wait("tailing", LIMIT)?;
-        let ours = (hammer.count() - count) as f64 / started.elapsed().as_secs_f64();
+        let ours = (load.count() - count) as f64 / started.elapsed().as_secs_f64();
         kept.pair(reference, ours);
-        hammer.stop()?;
+        load.stop()?;
         rig.take_back(&split)?;
     }
     Ok(vec![kept])

@@ -9,11 +9,11 @@ use crate::workload::{Ack, Options, Workload};
 use std::time::{Duration, Instant};
 
 const LIMIT: Duration = Duration::from_secs(120);
-/// Around the cutover, before and after.
+/// The time before and after a cutover in which writes are measured.
 const WINDOW: Duration = Duration::from_secs(2);
 
-/// The longest time in which no write of a moving tenant completes, with 4 writers;
-/// and the 99th percentile of the tenants that stay.
+/// The longest time in which no write of a moving tenant completes, with 4 writers, and the 99th percentile
+/// of the tenants that stay.
 pub fn cutover(size: Size) -> Result<Vec<Measure>> {
     let cluster = Cluster::servers(2, &[])?;
     let mut workload = Workload::prepare(&cluster, Options { rows: 20_000, ..Options::default() })?;
@@ -29,7 +29,7 @@ pub fn cutover(size: Size) -> Result<Vec<Measure>> {
         split.call("start_dual_write")?;
         split.call("run_backfill")?;
         split.wait("cutover_pending", LIMIT)?;
-        std::thread::sleep(WINDOW); // the writes that the cutover is compared with
+        std::thread::sleep(WINDOW); // the cutover is compared with these writes
         moments.push(started.elapsed());
         split.call("cutover")?;
         split.wait("completed", LIMIT)?;

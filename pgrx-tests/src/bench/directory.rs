@@ -1,6 +1,6 @@
-//! A directory of many millions of tenants on ten thousand shards: what it takes on the disk, what a route costs
-//! that the session does not know, and how long the move of a shard with two million of them is being planned. All of it
-//! in time of the backend's processor, whatever else the machine does.
+//! A directory of many millions of tenants on ten thousand shards: its size on disk, the cost of a route that
+//! the session does not know, and the time that it takes to plan the move of a shard with two million of
+//! them. All of it is measured in processor time of the backend, so other load on the machine does not count.
 
 use super::Size;
 use super::routing::cost;
@@ -10,7 +10,7 @@ use crate::cluster::Cluster;
 use postgres::Client;
 
 const SHARDS: i64 = 10_000;
-/// Shards whose tenants are assigned in one transaction.
+/// One transaction assigns the tenants of this many shards.
 const AT_ONCE: usize = 500;
 
 pub fn directory(size: Size) -> Result<Vec<Measure>> {
@@ -32,7 +32,8 @@ pub fn directory(size: Size) -> Result<Vec<Measure>> {
     Ok(vec![assigned, unknown, planned])
 }
 
-/// `of_one_shard` tenants on the first shard, the others on all others; seconds of a processor for the assignments.
+/// Assigns `of_one_shard` tenants to the first shard and the others to all others. Returns the processor time
+/// of the assignments in seconds.
 fn fill(client: &mut Client, tenants: i64, of_one_shard: i64) -> Result<f64> {
     client.batch_execute(&format!(
         "SELECT shard_table_add('items', 'tenant', key_type => 'text');
@@ -59,7 +60,7 @@ fn fill(client: &mut Client, tenants: i64, of_one_shard: i64) -> Result<f64> {
     Ok(nanoseconds / 1e9)
 }
 
-/// What takes more than a megabyte.
+/// Prints the tables that take more than a megabyte.
 fn print_sizes(client: &mut Client) -> Result<()> {
     let query = "SELECT relname::text, pg_table_size(oid)::float8 / 1e6, pg_indexes_size(oid)::float8 / 1e6
                    FROM pg_class WHERE relnamespace = 'shardmaster'::regnamespace AND relkind = 'r' AND pg_total_relation_size(oid) > 1e6
@@ -71,7 +72,8 @@ fn print_sizes(client: &mut Client) -> Result<()> {
     Ok(())
 }
 
-/// Microseconds of a processor for a key of any shard, by a session that keeps a thousandth of them.
+/// Returns the processor time for a key of any shard, in microseconds, in a session that keeps a thousandth
+/// of the keys.
 fn of_unknown(client: &mut Client, tenants: i64) -> Result<f64> {
     client.batch_execute(&format!("SET shardmaster.route_cache_size = {}", tenants / 1_000))?;
     let calls = 200_000;

@@ -5,32 +5,32 @@ use super::rig::LIMIT;
 use super::stats::{Goal, Measure};
 use crate::Result;
 use crate::cluster::{CLIENT, Cluster, DATABASE, OWNER};
+use crate::relayed_cluster::RelayedCluster;
 use crate::split::Split;
-use crate::stage::Stage;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Tables of a split, and how many of them somebody writes to.
+/// The tables of a split, and how many of them are written to.
 #[derive(Clone, Copy)]
 pub(super) struct Shape {
     pub tables: usize,
     pub busy: usize,
 }
 
-/// What a split has taken.
-pub(super) struct Took {
+/// The times of a split.
+pub(super) struct SplitTimes {
     pub fence: f64,
     all: f64,
-    /// Its finish, and the end of its redirect.
+    /// The time of its finish and of the end of its redirect.
     end: f64,
 }
 
 pub(super) const ONE: Shape = Shape { tables: 1, busy: 1 };
 
-pub(super) fn prepared(tables: usize) -> Result<Stage> {
+pub(super) fn prepared(tables: usize) -> Result<RelayedCluster> {
     let config =
         ["shardmaster.tail_interval = 20", "shardmaster.cutover_timeout = '60s'", "autovacuum = off"];
-    let stage = Stage::of(Cluster::servers(2, &config)?);
+    let stage = RelayedCluster::of(Cluster::servers(2, &config)?);
     for shard in &stage.cluster.shards {
         let mut owner = stage.cluster.owner_of(shard)?;
         for number in 0..tables {
@@ -54,19 +54,19 @@ pub(super) fn prepared(tables: usize) -> Result<Stage> {
     Ok(stage)
 }
 
-/// One split, while a writer changes a row of each busy table in turn, and finds out by itself where
-/// they are.
-pub(super) fn split(stage: &Stage, way: [usize; 2], busy: usize) -> Result<Took> {
+/// Runs one split while a writer changes a row of each busy table in turn. The writer finds out by itself
+/// where the tables are.
+pub(super) fn split(stage: &RelayedCluster, way: [usize; 2], busy: usize) -> Result<SplitTimes> {
     split_beside(stage, way, 1, &|_, stop| write(stage, way[0], busy, stop))
 }
 
-/// One split beside so many clients, each of which is told its number.
+/// Runs one split beside `clients` clients, each of which is given its number.
 fn split_beside(
-    stage: &Stage,
+    stage: &RelayedCluster,
     [from, to]: [usize; 2],
     clients: usize,
     work: &(dyn Fn(usize, &AtomicBool) -> Result<()> + Sync),
-) -> Result<Took> {
+) -> Result<SplitTimes> {
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let stop = &stop;
@@ -80,8 +80,8 @@ fn split_beside(
     })
 }
 
-/// Until it is stopped or sent away.
-pub(super) fn write(stage: &Stage, server: usize, busy: usize, stop: &AtomicBool) -> Result<()> {
+/// Writes until it is stopped or redirected.
+pub(super) fn write(stage: &RelayedCluster, server: usize, busy: usize, stop: &AtomicBool) -> Result<()> {
     let mut client = stage.cluster.servers[server].connect(DATABASE, CLIENT)?;
     for number in (0..busy).cycle() {
         if stop.load(Ordering::Relaxed) {
@@ -98,8 +98,8 @@ pub(super) fn write(stage: &Stage, server: usize, busy: usize, stop: &AtomicBool
     Ok(())
 }
 
-/// As those of TPC-C do: each transaction changes a row of every table, and there is no pause between them.
-fn order(stage: &Stage, server: usize, tables: usize, row: usize, stop: &AtomicBool) -> Result<()> {
+/// Writes like a client of TPC-C: each transaction changes a row of every table, without a pause in between.
+fn order(stage: &RelayedCluster, server: usize, tables: usize, row: usize, stop: &AtomicBool) -> Result<()> {
     let mut client = stage.cluster.servers[server].connect(DATABASE, CLIENT)?;
     let changes: String = (0..tables)
         .map(|number| {
@@ -116,7 +116,7 @@ fn order(stage: &Stage, server: usize, tables: usize, row: usize, stop: &AtomicB
     Ok(())
 }
 
-fn carry_out(cluster: &Cluster, from: usize, to: usize) -> Result<Took> {
+fn carry_out(cluster: &Cluster, from: usize, to: usize) -> Result<SplitTimes> {
     let began = Instant::now();
     let split = Split::plan(cluster, &cluster.shards[from].key, &cluster.shards[to].key, &["moves"])?;
     split.call("start_dual_write")?;
@@ -129,10 +129,10 @@ fn carry_out(cluster: &Cluster, from: usize, to: usize) -> Result<Took> {
     let began = Instant::now();
     split.finish(LIMIT)?;
     split.drop_guard()?;
-    Ok(Took { fence, all, end: began.elapsed().as_secs_f64() })
+    Ok(SplitTimes { fence, all, end: began.elapsed().as_secs_f64() })
 }
 
-/// Splits there and back of tables over lines of a delay, each beside one of a table without.
+/// Splits tables there and back over lines with a delay, each split beside one of a single table without a delay.
 fn beside_one(size: Size, shape: Shape, delay: Duration, most: f64) -> Result<Vec<Measure>> {
     let (one, many) = (prepared(ONE.tables)?, prepared(shape.tables)?);
     let round_trip = 2 * delay.as_millis();
@@ -158,7 +158,7 @@ fn beside_one(size: Size, shape: Shape, delay: Duration, most: f64) -> Result<Ve
     Ok(vec![fence, all, end])
 }
 
-/// The same tables nearby and far away.
+/// Measures the same tables nearby and far away.
 pub fn distance(size: Size) -> Result<Vec<Measure>> {
     let mut measures = beside_one(size, ONE, Duration::from_millis(5), 150.0)?;
     let forty = Shape { tables: 40, busy: 5 };
@@ -167,7 +167,7 @@ pub fn distance(size: Size) -> Result<Vec<Measure>> {
     Ok(measures)
 }
 
-/// Eight tables and six clients, each of whose transactions changes a row of every table.
+/// Eight tables and six clients. Each transaction of a client changes a row of every table.
 fn orders(size: Size) -> Result<Measure> {
     let (one, eight) = (prepared(ONE.tables)?, prepared(8)?);
     let mut fence =
@@ -181,7 +181,7 @@ fn orders(size: Size) -> Result<Measure> {
     Ok(fence)
 }
 
-/// Many tables, nothing is far away.
+/// Many tables, with both servers nearby.
 pub fn tables(size: Size) -> Result<Vec<Measure>> {
     let mut measures = beside_one(size, Shape { tables: 40, busy: 5 }, Duration::ZERO, 60.0)?;
     measures.extend(beside_one(size, Shape { tables: 150, busy: 105 }, Duration::ZERO, 60.0)?);

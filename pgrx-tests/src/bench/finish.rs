@@ -1,4 +1,4 @@
-//! How fast finish deletes rows that it shows to be on the target, by more streams beside one.
+//! How fast finish deletes rows after proving that the target has them, with two streams beside one.
 
 use super::Size;
 use super::rig::{LIMIT, Rig};
@@ -8,10 +8,10 @@ use crate::split::Split;
 use crate::wait;
 use std::time::Instant;
 
-/// Tenants of each split, of 100.
+/// Tenants of each split, out of 100.
 const MOVING: i64 = 10;
 
-/// A tenth of the tenants by one stream and another one by two, nobody writes.
+/// Finishes a tenth of the tenants with one stream, and another tenth with two. Nobody writes.
 pub fn finish(size: Size) -> Result<Vec<Measure>> {
     let rig = Rig::new(size.rows(4_000_000), 100)?;
     let mut speed = Measure::new("finish by two streams beside one", "rows/s", Goal::RatioAtLeast(1.25));
@@ -22,14 +22,14 @@ pub fn finish(size: Size) -> Result<Vec<Measure>> {
     Ok(vec![speed])
 }
 
-/// Rows a second, of the tenants of a number.
+/// Returns rows a second for the tenants of one split.
 fn finished(rig: &Rig, number: i64, streams: usize) -> Result<f64> {
     let keys: Vec<String> =
         (MOVING * number..MOVING * (number + 1)).map(|tenant| tenant.to_string()).collect();
     let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
     let split = Split::plan(&rig.cluster, "shard_a", "shard_b", &keys)?;
     split.run(|_| ())?;
-    // What finish compares first is not what is measured.
+    // Finish compares rows first, and that is not measured: a verification has done it.
     split.call("verify")?;
     let rows = wait::until("the verification", LIMIT, || {
         let told = "SELECT sum(rows_compared)::bigint FROM shard_split_verification($1) HAVING bool_and(status = 'passed')";

@@ -1,4 +1,4 @@
-//! What a guard costs those whose keys belong there: rows of one INSERT, and single-row updates by
+//! What a guard costs clients whose keys belong on the shard: rows of one INSERT, and single-row updates by
 //! pgbench, with its triggers and without.
 
 use super::Size;
@@ -23,7 +23,7 @@ pub fn guard(size: Size) -> Result<Vec<Measure>> {
     let mut client = rig.client_config().connect(NoTls)?;
     for round in 0..size.pairs(10) {
         rig.settle()?;
-        // Which of a pair runs first changes with the round.
+        // The rounds take turns in which of a pair runs first.
         for step in 0..2 {
             let with = (step + round) % 2 == 0;
             switch(&rig, with)?;

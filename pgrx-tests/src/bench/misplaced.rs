@@ -1,20 +1,21 @@
-//! How long rows take from the wrong shard to the right one, and how that grows with them.
+//! How long it takes to move rows from the wrong shard to the right one, and how the time grows with their number.
 
 use super::Size;
 use super::stats::{Goal, Measure};
 use crate::Result;
 use crate::cluster::{Cluster, DATABASE};
 use crate::fixture::{by_superuser, by_superusers};
-use crate::mender::{counts, dba, number, stage};
+use crate::repair::{counts, dba, number, stage};
 use std::time::Instant;
 
 const SIZES: [i64; 2] = [50_000, 400_000];
 const BETWEEN: i64 = 200_000;
 
-/// Makes so many rows and has them moved; the seconds.
+/// Makes the given number of rows, moves them, and returns the seconds of the move.
 type Shape = fn(i64) -> Result<f64>;
 
-/// Rows of one key in one table; of one key in two tables of which one refers to the other; and each row of a key of its own.
+/// Rows of one key in one table, rows of one key in two tables with a foreign key between them, and rows that
+/// each have a key of their own.
 pub fn misplaced(size: Size) -> Result<Vec<Measure>> {
     let shapes: [(&str, Shape); 3] =
         [("one table", one_table), ("two tables that go together", family), ("a key for each row", keys)];

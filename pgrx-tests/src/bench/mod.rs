@@ -8,31 +8,31 @@ mod cutover;
 mod directory;
 mod distance;
 mod finish;
+mod fixed_rate;
 mod guard;
-mod many;
+mod many_tables;
 mod misplaced;
-mod pace;
 mod partitions;
 mod placement;
 mod plot;
 mod plots;
 mod queries;
 mod redirect;
+mod reverse;
 mod rig;
 mod routing;
 mod sessions;
-mod small;
+mod small_splits;
 mod stats;
 mod streams;
 mod tail;
 mod verify;
-mod way_back;
 
 pub use stats::{Measure, print_table};
 
 use crate::Result;
 
-/// The whole size, or one that only shows that a benchmark works.
+/// The full size, or a small one that only shows that a benchmark works.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Size {
     Full,
@@ -71,11 +71,11 @@ pub const ALL: [(&str, Benchmark); 35] = [
     ("streams", streams::streams),
     ("growth", copy::growth),
     ("writers", copy::writers),
-    ("pace", pace::pace),
+    ("pace", fixed_rate::pace),
     ("capture", capture::capture),
     ("redirect", redirect::redirect),
     ("guard", guard::guard),
-    ("way_back", way_back::way_back),
+    ("way_back", reverse::way_back),
     ("verify", verify::verify),
     ("finish", finish::finish),
     ("buckets", buckets::buckets),
@@ -84,9 +84,9 @@ pub const ALL: [(&str, Benchmark); 35] = [
     ("cutover", cutover::cutover),
     ("tables", distance::tables),
     ("distance", distance::distance),
-    ("many", many::many),
-    ("small", small::small),
-    ("finished", small::finished),
+    ("many", many_tables::many),
+    ("small", small_splits::small),
+    ("finished", small_splits::finished),
     ("partitions", partitions::partitions),
     ("shards", placement::shards),
     ("reservations", placement::reservations),

@@ -8,7 +8,7 @@ use crate::cluster::{CLIENT, Cluster, OWNER};
 use crate::split::Split;
 use std::time::Instant;
 
-/// Rows that move, whatever they are spread over.
+/// Rows that move, on however many partitions they are.
 const ROWS: usize = 24_000;
 const TENANTS: usize = 4;
 
@@ -19,7 +19,7 @@ pub fn partitions(size: Size) -> Result<Vec<Measure>> {
     };
     let mut measures = Vec::new();
     for leaves in many {
-        // Its tenants move as well.
+        // The tenants of the table without partitions move as well.
         let (flat, cluster) = (prepared(0)?, prepared(*leaves)?);
         let most = if *leaves > 500 { 12.0 } else { 1.0 };
         let goals = [("check", 1.0), ("start", 1.0), ("copy", 2.0), ("cutover", 0.5), ("finish", 3.0)];
@@ -44,7 +44,7 @@ pub fn partitions(size: Size) -> Result<Vec<Measure>> {
     Ok(measures)
 }
 
-/// `leaves`: 0, a table without.
+/// With 0 `leaves` the table has no partitions.
 fn prepared(leaves: usize) -> Result<Cluster> {
     let locks = format!("max_locks_per_transaction = {}", 64.max(leaves * 2));
     let cluster = Cluster::servers(2, &[&locks, "autovacuum = off"])?;
@@ -75,7 +75,7 @@ fn prepared(leaves: usize) -> Result<Cluster> {
     Ok(cluster)
 }
 
-/// Seconds of each step.
+/// Returns the seconds of each step.
 fn split(cluster: &Cluster, key: usize) -> Result<[f64; 5]> {
     let split = Split::plan(cluster, "shard_a", "shard_b", &[&format!("k{key}")])?;
     let mut began = Instant::now();

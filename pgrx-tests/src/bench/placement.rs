@@ -1,4 +1,4 @@
-//! What a reservation costs, beside the same model in plain SQL.
+//! What a reservation costs, beside a model of it in plain SQL.
 
 use super::Size;
 use super::stats::{Goal, Measure, at};
@@ -10,7 +10,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 const REFERENCE: &str = include_str!("../../sql/reference_placement.sql");
-/// Long enough for no lease to end by itself.
+/// The lease is long enough that none expires during a benchmark.
 const OURS: &str = "SELECT shard_reserve_slot($1, $2, 'tenant', '1 h')";
 const THEIRS: &str = "SELECT reference.reserve($1 || $2, 'tenant', '1 h')";
 
@@ -20,7 +20,7 @@ fn cluster() -> Result<Cluster> {
     Ok(cluster)
 }
 
-/// Shards of a kind, as reservations would have left them: all but the last one full.
+/// Fills the shards of a kind as reservations would: all but the last one are full.
 fn fill(client: &mut Client, kind: &str, shards: i64, capacity: i64) -> Result<()> {
     client.batch_execute(&format!(
         "SELECT count(shard_add('{kind}' || lpad(n::text, 6, '0'), kind => '{kind}', capacity => {capacity}))
@@ -45,7 +45,7 @@ fn fill(client: &mut Client, kind: &str, shards: i64, capacity: i64) -> Result<(
     Ok(())
 }
 
-/// Milliseconds of each of so many calls with new keys.
+/// Calls with `count` new keys, and returns the milliseconds of each call.
 fn calls(client: &mut Client, query: &str, kind: &str, count: usize) -> Result<Vec<f64>> {
     let statement = client.prepare(query)?;
     let mark: String = client.query_one("SELECT gen_random_uuid()::text", &[])?.get(0);
@@ -64,7 +64,7 @@ fn median(mut times: Vec<f64>) -> f64 {
     at(&times, 0.5)
 }
 
-/// The cost of one reservation by the number of shards.
+/// The cost of one reservation depending on the number of shards.
 pub fn shards(size: Size) -> Result<Vec<Measure>> {
     let cluster = cluster()?;
     let mut client = cluster.superuser()?;
@@ -77,7 +77,7 @@ pub fn shards(size: Size) -> Result<Vec<Measure>> {
     let mut most = Measure::new("a reservation, 10,000 shards against 10", "ms", Goal::RatioAtMost(1.5));
     for _ in 0..size.pairs(10) {
         for (measure, few, many) in [(&mut thousand, "one", "thousand"), (&mut most, "ten", "tenthousand")] {
-            // The first calls after a change of the tables plan.
+            // The first calls after a change of the tables plan their queries.
             for kind in [few, many] {
                 calls(&mut client, OURS, kind, 5)?;
             }
@@ -91,7 +91,7 @@ pub fn shards(size: Size) -> Result<Vec<Measure>> {
     Ok(vec![thousand, most])
 }
 
-/// Beside the reference, empty and with 100,000 slots in use.
+/// Reservations beside the reference, with no slots in use and with 100,000.
 pub fn reservations(size: Size) -> Result<Vec<Measure>> {
     let cluster = cluster()?;
     let mut client = cluster.superuser()?;
@@ -125,7 +125,7 @@ pub fn reservations(size: Size) -> Result<Vec<Measure>> {
     Ok(vec![empty, cost, full])
 }
 
-/// Reservations a second of both, in turn.
+/// Measures reservations a second of both, in turn.
 fn pair(client: &mut Client, measure: &mut Measure, kind: &str, count: usize, round: usize) -> Result<()> {
     let mut rates = [0.0; 2];
     for step in 0..2 {
@@ -138,7 +138,8 @@ fn pair(client: &mut Client, measure: &mut Measure, kind: &str, count: usize, ro
     Ok(())
 }
 
-/// Microseconds that a session's process has for each of so many reservations, each committed, behind some that it plans by.
+/// Returns the processor time of the session for each of `count` reservations, in microseconds. Each is
+/// committed, and the first ones, which plan, are left out.
 fn processor_time(client: &mut Client, count: u32) -> Result<f64> {
     let pid: i32 = client.query_one("SELECT pg_backend_pid()", &[])?.get(0);
     let spent = || -> Result<f64> {
@@ -159,7 +160,7 @@ fn processor_time(client: &mut Client, count: u32) -> Result<f64> {
     Ok((spent()? - before) / f64::from(count))
 }
 
-/// Transactions a second of a script of pgbench.
+/// Returns transactions a second of a pgbench script.
 fn pgbench(cluster: &Cluster, script: &str, clients: usize, seconds: u64) -> Result<f64> {
     let path: PathBuf = env::run_dir()?.join("placement.pgbench");
     std::fs::write(&path, script)?;
@@ -235,7 +236,7 @@ pub fn expiry(size: Size) -> Result<Vec<Measure>> {
         };
         calls(&mut client, OURS, "e", 50)?;
         let quiet = percentile(calls(&mut client, OURS, "e", 1_000)?);
-        // Their clock is moved; the worker looks every 5 s, and is told here.
+        // The leases' times are moved into the past. The worker looks every 5 s, and is woken here.
         client.batch_execute(
             "UPDATE shardmaster.shard_reservation SET lease_expires_at = clock_timestamp()
               WHERE kind = 'e' AND status = 'pending' AND created_at < clock_timestamp() - interval '1 s'",

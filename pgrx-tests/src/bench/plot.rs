@@ -1,4 +1,4 @@
-//! Lines over two axes, as a picture that needs nothing else: light or dark as its reader's system is.
+//! Draws lines over two axes as a picture without dependencies. It is light or dark like its reader's system.
 
 use std::fmt::Write;
 
@@ -16,7 +16,7 @@ pub struct Line {
 
 const WIDTH: f64 = 560.0;
 const HEIGHT: f64 = 320.0;
-/// Room beside the axes: left, right, above, below.
+/// Margins around the axes: left, right, above, below.
 const LEFT: f64 = 64.0;
 const RIGHT: f64 = 150.0;
 const ABOVE: f64 = 44.0;
@@ -86,7 +86,7 @@ impl Plot {
     }
 }
 
-/// A line, its points, and its name beside the last of them.
+/// Draws a line, its points, and its name beside the last point.
 fn draw(out: &mut String, color: usize, line: &Line, (x, y): (&Axis, &Axis)) {
     let places: Vec<(f64, f64)> =
         line.points.iter().map(|point| (across(x, point.0), down(y, point.1))).collect();
@@ -106,7 +106,7 @@ fn draw(out: &mut String, color: usize, line: &Line, (x, y): (&Axis, &Axis)) {
     }
 }
 
-/// From zero to a round number above all that there is.
+/// An axis from zero to a round number above all values.
 struct Axis {
     step: f64,
     steps: u32,
@@ -139,7 +139,7 @@ fn down(y: &Axis, value: f64) -> f64 {
     HEIGHT - BELOW - y.part(value) * (HEIGHT - BELOW - ABOVE)
 }
 
-/// With a letter for thousands and millions.
+/// Formats a number with a letter for thousands and millions.
 fn short(value: f64) -> String {
     let (scaled, letter) = match value.abs() {
         v if v >= 1e6 => (value / 1e6, "M"),

@@ -1,4 +1,4 @@
-//! How costs grow, as pictures for the documentation: each point is the median of some rounds.
+//! Pictures for the documentation of how costs grow. Each point is the median of some rounds.
 
 use super::Size;
 use super::distance;
@@ -14,14 +14,14 @@ const ROUNDS: usize = 3;
 
 type Make = fn(Size) -> Result<Plot>;
 
-/// Writes them; nothing of it has a goal.
+/// Writes the pictures. None of the measures has a goal.
 pub fn plots(size: Size) -> Result<Vec<Measure>> {
-    // The servers' user may not be able to write into the checkout: the script brings them there.
+    // The servers' user may not be able to write to the checkout, so the script copies the pictures there.
     let folder = env::run_dir()?.join("plots");
     std::fs::create_dir_all(&folder)?;
     let made: [(&str, Make); 5] =
         [("rows", rows), ("streams", by_streams), ("tables", tables), ("delay", delay), ("tenants", tenants)];
-    // One of them by itself: SHARDMASTER_PLOT=delay.
+    // SHARDMASTER_PLOT=delay draws that picture alone.
     let wanted = std::env::var("SHARDMASTER_PLOT").ok();
     for (name, make) in made.into_iter().filter(|(name, _)| wanted.as_deref().is_none_or(|one| one == *name))
     {
@@ -42,7 +42,7 @@ fn line(name: &str, points: Vec<(f64, f64)>) -> Line {
     Line { name: name.to_owned(), points }
 }
 
-/// Time of a copy.
+/// The time of a copy.
 fn rows(size: Size) -> Result<Plot> {
     let (mut ours, mut pipe) = (vec![(0.0, 0.0)], vec![(0.0, 0.0)]);
     for millions in [1, 2, 4, 8] {
@@ -65,7 +65,7 @@ fn rows(size: Size) -> Result<Plot> {
     Ok(Plot { title: "Copy of half of a table's tenants".to_owned(), x: "rows", y: "s", lines })
 }
 
-/// Rows a second.
+/// Rows a second, depending on the number of streams.
 fn by_streams(size: Size) -> Result<Plot> {
     let rig = Rig::new(size.rows(4_000_000), 100)?;
     let series = |rig: &Rig, name: &str| -> Result<Line> {
@@ -81,7 +81,7 @@ fn by_streams(size: Size) -> Result<Plot> {
     Ok(Plot { title: "Copy by streams, 2 cores for all".to_owned(), x: "streams", y: "rows/s", lines })
 }
 
-/// Milliseconds of a fence.
+/// Returns the milliseconds of a fence.
 fn fence(size: Size, tables: usize, busy: usize, delay: Duration) -> Result<f64> {
     let stage = distance::prepared(tables)?;
     for relay in [&stage.source, &stage.target] {
@@ -123,7 +123,7 @@ fn delay(size: Size) -> Result<Plot> {
     Ok(Plot { title: "Fence by distance".to_owned(), x: "ms there and back", y: "ms", lines })
 }
 
-/// Microseconds of a processor.
+/// The processor time of a route in microseconds.
 fn tenants(size: Size) -> Result<Plot> {
     let mut points = Vec::new();
     for tenants in [10_000, 100_000, 300_000, 1_000_000] {

@@ -1,4 +1,4 @@
-//! What it costs to ask all shards at once, beside asking them by hand.
+//! What it costs to query all shards at once, compared with querying them by hand.
 
 use super::Size;
 use super::stats::{Goal, Measure};
@@ -9,7 +9,7 @@ use std::time::Instant;
 
 const CONFIG: [&str; 2] = ["fsync = off", "max_parallel_workers_per_gather = 0"];
 
-/// So many servers, each with a table of so many rows, which the superuser asks as a client.
+/// Makes `shards` servers, each with a table of `rows` rows. The superuser queries them as a client.
 fn cluster(shards: usize, rows: i64) -> Result<Cluster> {
     let cluster = Cluster::servers(shards, &CONFIG)?;
     for server in &cluster.servers {
@@ -30,7 +30,7 @@ fn milliseconds(body: impl FnOnce() -> Result<()>) -> Result<f64> {
     Ok(began.elapsed().as_secs_f64() * 1000.0)
 }
 
-/// COPY by psql from each of the servers at once, which nobody keeps.
+/// Runs COPY in psql on all servers at once, and discards the output.
 fn copies(cluster: &Cluster, query: &str) -> Result<()> {
     let psql = env::bindir()?.join("psql");
     let children: Vec<_> = cluster
@@ -50,13 +50,13 @@ fn copies(cluster: &Cluster, query: &str) -> Result<()> {
     Ok(())
 }
 
-/// A statement that takes as long on each of four shards as on one, and many rows of two.
+/// A statement must take as long on each of four shards as on one. The second measure reads many rows of two shards.
 pub fn queries(size: Size) -> Result<Vec<Measure>> {
     let four = cluster(4, 10)?;
     let mut master = four.superuser()?;
     let mut beside =
         Measure::new("a query of 200 ms on each of 4 shards, against on one", "ms", Goal::RatioAtMost(1.3));
-    // What each waits for is no processor: this machine need not have one for each of them.
+    // The statement sleeps, because this machine may have fewer processors than there are shards.
     let sleep = "SELECT count(*) FROM (SELECT pg_sleep(0.2)) s";
     let mut one = four.servers[0].connect(DATABASE, CLIENT)?;
     for _ in 0..size.pairs(20) {

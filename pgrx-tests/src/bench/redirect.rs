@@ -1,5 +1,5 @@
-//! What it costs those that stay that others have left: single-row updates, by pgbench, on
-//! a shard that finished splits have taken tenants from, with its redirect and without.
+//! What the departure of tenants costs those that stay: single-row updates, by pgbench, on a shard that
+//! finished splits have taken tenants from, with its redirect and without.
 
 use super::Size;
 use super::capture::Script;
@@ -31,7 +31,7 @@ pub fn redirect(size: Size) -> Result<Vec<Measure>> {
     for round in 0..size.pairs(10) {
         for (rig, measure) in rigs.iter().zip(&mut measures) {
             rig.settle()?;
-            // Which of a pair runs first changes with the round.
+            // The rounds take turns in which of a pair runs first.
             for step in 0..2 {
                 let with = (step + round) % 2 == 0;
                 switch(rig, with)?;
@@ -44,7 +44,7 @@ pub fn redirect(size: Size) -> Result<Vec<Measure>> {
     Ok(measures)
 }
 
-/// A split of some even tenants, to its end.
+/// Runs a split of some even tenants, and finishes it.
 fn leave(rig: &Rig, number: i64) -> Result<()> {
     let keys: Vec<String> = (number * LEAVE..(number + 1) * LEAVE).map(|t| (2 * t).to_string()).collect();
     let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
@@ -53,7 +53,7 @@ fn leave(rig: &Rig, number: i64) -> Result<()> {
     split.finish(LIMIT)
 }
 
-/// With the redirect's triggers, or a guard's, or without.
+/// Switches the triggers of the redirect, or of a guard, on or off.
 pub fn switch(rig: &Rig, with: bool) -> Result<()> {
     let change = if with { "ENABLE ALWAYS" } else { "DISABLE" };
     let statement = format!(

@@ -1,4 +1,4 @@
-//! What the benchmarks run on: a master, two shards, one table.
+//! The setup of the benchmarks: a master, two shards, one table.
 
 use crate::cluster::{CLIENT, Cluster, DATABASE, OWNER};
 use crate::random::Random;
@@ -13,28 +13,28 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Waits in benchmarks; longer than anything takes that works.
+/// The limit of waits in benchmarks, longer than anything takes that works.
 pub const LIMIT: Duration = Duration::from_secs(900);
 
-/// Big enough that checkpoints do not fall into one of a pair.
+/// Large enough that no checkpoint falls into a measurement.
 const CONFIG: [&str; 5] = [
     "shared_buffers = '512MB'",
     "max_wal_size = '16GB'",
     "checkpoint_timeout = '1h'",
     "autovacuum = off",
-    "wal_level = logical", // the reference of the tail is logical replication
+    "wal_level = logical", // logical replication is the reference of the tail
 ];
 
 pub struct Rig {
     pub cluster: Cluster,
     pub rows: i64,
-    /// Of the keyspace, where it has any.
+    /// The number of buckets of the keyspace, if it has any.
     buckets: Option<i32>,
 }
 
 impl Rig {
-    /// `rows` of about 200 bytes, in the order of their ids, the tenants interleaved,
-    /// all on the first shard.
+    /// Makes `rows` rows of about 200 bytes, in the order of their ids, with the tenants interleaved, all on
+    /// the first shard.
     pub fn new(rows: i64, tenants: i64) -> Result<Rig> {
         let names: Vec<i32> = (0..i32::try_from(tenants)?).collect();
         let rig = Rig::with_rows(rows, &names, None)?;
@@ -45,7 +45,7 @@ impl Rig {
         Ok(rig)
     }
 
-    /// The same in a keyspace of so many buckets: those of even tenants have even numbers.
+    /// Makes the rows in a keyspace of `buckets` buckets. Even tenants have even buckets.
     pub fn of_buckets(rows: i64, tenants: i64, buckets: i32) -> Result<Rig> {
         let count = NonZeroU32::new(buckets.unsigned_abs()).ok_or("no buckets")?;
         let is_even = |key: &i32| shard_for(i64::from(*key), count).is_multiple_of(2);
@@ -82,7 +82,7 @@ impl Rig {
         Ok(rig)
     }
 
-    /// On which of source and target the extension is.
+    /// Installs the extension on the source and on the target, or removes it.
     pub fn install(&self, installed: [bool; 2]) -> Result<()> {
         for (mut shard, installed) in [self.source()?, self.target()?].into_iter().zip(installed) {
             shard.batch_execute(if installed {
@@ -102,7 +102,7 @@ impl Rig {
         self.cluster.owner_of(&self.cluster.shards[1])
     }
 
-    /// A split of the first `count` even tenants, or of the even buckets.
+    /// Plans a split of the first `count` even tenants, or of the even buckets.
     pub fn plan(&self, count: i64) -> Result<Split<'_>> {
         if let Some(buckets) = self.buckets {
             let plan = format!(
@@ -116,7 +116,7 @@ impl Rig {
         Split::plan(&self.cluster, "shard_a", "shard_b", &keys)
     }
 
-    /// Dirty pages of the last measurement are no burden of the next.
+    /// Writes dirty pages out, so that those of one measurement do not slow down the next.
     pub fn settle(&self) -> Result<()> {
         self.source()?.batch_execute("CHECKPOINT")?;
         self.target()?.batch_execute("CHECKPOINT")?;
@@ -128,7 +128,8 @@ impl Rig {
         self.cluster.servers[0].config(DATABASE, CLIENT)
     }
 
-    /// `COPY | COPY` of the rows that `plan(count)` moves, in binary, through so many pipes at once; rows a second.
+    /// Copies the rows that `plan(count)` moves by `COPY | COPY` in binary, through `pipes` pipes at once.
+    /// Returns rows a second.
     pub fn copy_pipes(&self, count: i64, pipes: i64) -> Result<f64> {
         let psql = |server: usize, sql: &str| {
             let place = self.cluster.servers[server].conninfo(DATABASE, "postgres");
@@ -158,8 +159,8 @@ impl Rig {
         Ok(rows as f64 / seconds)
     }
 
-    /// Copies with a split of `count` tenants until it is caught up, then takes all
-    /// back. Returns rows, seconds of the copy, and the worker's peak of RssAnon in MB.
+    /// Copies with a split of `count` tenants until it is caught up, then rolls it back. Returns rows,
+    /// seconds of the copy, and the worker's peak of RssAnon in MB.
     pub fn backfill(&self, count: i64) -> Result<(i64, f64, f64)> {
         let split = self.plan(count)?;
         split.call("start_dual_write")?;
@@ -174,7 +175,7 @@ impl Rig {
         Ok((rows, seconds, peak))
     }
 
-    /// Rolls back; the target's table is as new.
+    /// Rolls back, and truncates the target's table.
     pub fn take_back(&self, split: &Split) -> Result<()> {
         split.call("rollback")?;
         split.wait("rolled_back", LIMIT)?;
@@ -182,7 +183,7 @@ impl Rig {
         Ok(())
     }
 
-    /// Looks at the worker's private memory until the copy is complete.
+    /// Samples the worker's private memory until the copy is complete.
     fn watch_memory(&self, split: &Split) -> Result<f64> {
         let mut master = self.cluster.superuser()?;
         let query = "SELECT (SELECT worker_pid FROM shardmaster.split_plan WHERE id = $1),
@@ -203,22 +204,22 @@ impl Rig {
     }
 }
 
-/// Private memory of a process in MB; None when it is gone.
+/// Returns the private memory of a process in MB, or None if it is gone.
 fn rss_anon(pid: i32) -> Option<f64> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let line = status.lines().find(|line| line.starts_with("RssAnon:"))?;
     Some(line.split_whitespace().nth(1)?.parse::<f64>().ok()? / 1024.0)
 }
 
-/// Closed loops of single-row updates on the source, each session for itself.
-pub struct Hammer {
+/// Closed loops of single-row updates on the source, in independent sessions.
+pub struct WriteLoad {
     count: Arc<AtomicU64>,
     stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<Result<()>>>,
 }
 
-impl Hammer {
-    pub fn start(rig: &Rig, sessions: u64) -> Hammer {
+impl WriteLoad {
+    pub fn start(rig: &Rig, sessions: u64) -> WriteLoad {
         let (count, stop) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
         let threads = (0..sessions).map(|session| {
             let (config, rows) = (rig.client_config(), rig.rows as usize);
@@ -235,14 +236,14 @@ impl Hammer {
             })
         });
         let threads = threads.collect();
-        Hammer { count, stop, threads }
+        WriteLoad { count, stop, threads }
     }
 
     pub fn count(&self) -> u64 {
         self.count.load(Ordering::Relaxed)
     }
 
-    /// Updates a second over a while.
+    /// Returns updates a second over the given time.
     pub fn rate_over(&self, while_: Duration) -> f64 {
         let (count, started) = (self.count(), Instant::now());
         std::thread::sleep(while_); // the measurement's length
@@ -258,7 +259,7 @@ impl Hammer {
     }
 }
 
-impl Drop for Hammer {
+impl Drop for WriteLoad {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
     }

@@ -1,4 +1,4 @@
-//! What a route, a hash and an identifier cost.
+//! The costs of a route, a hash and an identifier.
 
 use super::Size;
 use super::stats::{Goal, Measure};
@@ -7,7 +7,7 @@ use crate::cluster::Cluster;
 use postgres::Client;
 use std::time::Instant;
 
-/// Seconds of a statement.
+/// Returns the seconds of a statement.
 pub(super) fn time(client: &mut Client, query: &str) -> Result<f64> {
     let began = Instant::now();
     client.batch_execute(query)?;
@@ -83,22 +83,23 @@ pub fn routes(size: Size) -> Result<Vec<Measure>> {
     Ok(vec![md5, each, by_lookup, rate])
 }
 
-/// Nanoseconds of a processor that the session's backend has had so far.
+/// Returns the processor time of the session's backend so far, in nanoseconds.
 fn processor(client: &mut Client) -> Result<f64> {
     let query =
         "SELECT split_part(pg_read_file('/proc/' || pg_backend_pid() || '/schedstat'), ' ', 1)::float8";
     Ok(client.query_one(query, &[])?.get(0))
 }
 
-/// Those of a statement.
+/// Returns the processor time of a statement, in nanoseconds.
 pub(super) fn cost(client: &mut Client, query: &str) -> Result<f64> {
     let before = processor(client)?;
     client.batch_execute(query)?;
     Ok(processor(client)? - before)
 }
 
-/// A million tenants are assigned in one call, and asked for by a session that can keep a tenth of a percent of them: beside
-/// one that asks for each by a statement, since it keeps nothing. Of the backend's own time, whatever else the machine does.
+/// One call assigns a million tenants. A session that can keep 0.1 % of their routes asks for them, and is
+/// compared with a session that keeps none and asks for each by a statement. Only processor time of the
+/// backend counts, so other load on the machine does not matter.
 pub fn unknown(size: Size) -> Result<Vec<Measure>> {
     let cluster = cluster()?;
     let mut client = cluster.superuser()?;
@@ -131,7 +132,7 @@ pub fn unknown(size: Size) -> Result<Vec<Measure>> {
     Ok(vec![many, found])
 }
 
-/// Microseconds of a processor for a key that the session does not know, of so many tenants.
+/// Returns the processor time for a key that the session does not know, out of `tenants`, in microseconds.
 pub(super) fn of_unknown(tenants: i64) -> Result<f64> {
     let cluster = cluster()?;
     let mut client = cluster.superuser()?;
@@ -150,7 +151,7 @@ pub(super) fn of_unknown(tenants: i64) -> Result<f64> {
     Ok((asked - scan) / f64::from(calls) / 1e3)
 }
 
-/// The same calls by another key of each tenant.
+/// Makes the same calls by another key of each tenant.
 fn through_lookup(client: &mut Client, size: Size) -> Result<Measure> {
     client.batch_execute(
         "SELECT shard_keyspace_add('mails', 'lookup', of => 'default');
@@ -171,7 +172,7 @@ fn through_lookup(client: &mut Client, size: Size) -> Result<Measure> {
     Ok(measure)
 }
 
-/// Identifiers of one session in one statement, against what the layout has room for.
+/// Identifiers of one session in one statement, compared with the capacity of their layout.
 pub fn identifiers(size: Size) -> Result<Vec<Measure>> {
     let cluster = cluster()?;
     let mut client = cluster.superuser()?;

@@ -1,4 +1,4 @@
-//! What a credential of the keychain adds to a session with a shard, beside a password file's.
+//! What a credential of the keychain adds to a session with a shard, compared with a password file.
 
 use super::Size;
 use super::stats::{Goal, Measure};
@@ -8,10 +8,10 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::time::Instant;
 
-/// Sessions that are opened for one figure.
+/// Sessions that are opened for one measurement.
 const AT_ONCE: usize = 20;
 
-/// Of shards that differ in where the password comes from: milliseconds for a session and a look.
+/// The shards differ in where the password comes from. Measures the milliseconds of a session and one query.
 pub fn sessions(size: Size) -> Result<Vec<Measure>> {
     let vault = Vault::new("scram-sha-256", &[])?;
     vault.set_password("first")?;

@@ -1,15 +1,15 @@
-//! Medians, quartiles, and the table that is printed at the end.
+//! Medians, quartiles, and the table of results.
 
 use std::fmt;
 
-/// Lower quartile, median, upper quartile.
+/// Returns the lower quartile, the median and the upper quartile.
 pub fn quartiles(values: &[f64]) -> [f64; 3] {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
     [0.25, 0.5, 0.75].map(|part| at(&sorted, part))
 }
 
-/// The value at a part of a sorted list, between two where it falls between them.
+/// Returns the value at a fraction of a sorted list, interpolated between two values if it falls between them.
 pub fn at(sorted: &[f64], part: f64) -> f64 {
     let Some(last) = sorted.len().checked_sub(1) else { return f64::NAN };
     let place = part * last as f64;
@@ -17,18 +17,18 @@ pub fn at(sorted: &[f64], part: f64) -> f64 {
     sorted[low] + (sorted[high] - sorted[low]) * (place - place.floor())
 }
 
-/// What the ratio of ours to the reference, or our median, has to be.
+/// What must hold for the ratio of ours to the reference, or for our median.
 #[derive(Clone, Copy, Debug)]
 pub enum Goal {
     RatioAtLeast(f64),
     RatioAtMost(f64),
     AtLeast(f64),
     AtMost(f64),
-    /// By how much ours is above the reference.
+    /// Ours may exceed the reference by at most this.
     MoreByAtMost(f64),
 }
 
-/// One line of the table: interleaved pairs of a reference and ours.
+/// One line of the table, with interleaved pairs of a reference and ours.
 #[derive(Clone, Debug)]
 pub struct Measure {
     pub name: String,
@@ -49,19 +49,19 @@ impl Measure {
         println!("  {}: reference {reference:.1} {unit}, ours {ours:.1} {unit}", self.name, unit = self.unit);
     }
 
-    /// A value whose reference is a fixed one.
+    /// Adds a value whose reference is fixed.
     pub fn single(&mut self, ours: f64) {
         self.ours.push(ours);
         println!("  {}: {ours:.1} {}", self.name, self.unit);
     }
 
-    /// The median of the pairs' ratios; None without a reference.
+    /// Returns the median of the pairs' ratios, or None without a reference.
     pub fn ratio(&self) -> Option<f64> {
         let ratios: Vec<f64> = self.reference.iter().zip(&self.ours).map(|(r, o)| o / r).collect();
         (!ratios.is_empty()).then(|| quartiles(&ratios)[1])
     }
 
-    /// The median of what ours is more than the reference.
+    /// Returns the median of the differences between ours and the reference.
     fn more(&self) -> f64 {
         let more: Vec<f64> = self.reference.iter().zip(&self.ours).map(|(r, o)| o - r).collect();
         quartiles(&more)[1]

@@ -1,4 +1,4 @@
-//! What more streams bring a copy, and where the processor is the limit.
+//! What more streams gain for a copy, and where the processor is the limit.
 
 use super::Size;
 use super::rig::Rig;
@@ -8,7 +8,7 @@ use crate::cluster::{DATABASE, MOVER};
 use crate::relay::Relay;
 use std::time::Duration;
 
-/// Half of 100 interleaved tenants by one stream and by more, on one machine and over a line.
+/// Copies half of 100 interleaved tenants with one stream and with more, on one machine and over a line.
 pub fn streams(size: Size) -> Result<Vec<Measure>> {
     let rig = Rig::new(size.rows(4_000_000), 100)?;
     let mut near = Measure::new("two streams beside one", "rows/s", Goal::RatioAtLeast(1.25));
@@ -19,7 +19,7 @@ pub fn streams(size: Size) -> Result<Vec<Measure>> {
         measure.pair(reference, copied(&rig, streams)?);
         Ok(())
     };
-    // How much room there is for a second one.
+    // Two plain pipes show how much the machine leaves for a second stream.
     let mut pipes = Measure::new("two pipes of COPY beside one", "rows/s", Goal::RatioAtLeast(1.0));
     let piped = |pipes: i64| -> Result<f64> {
         rig.settle()?;
@@ -38,7 +38,7 @@ pub fn streams(size: Size) -> Result<Vec<Measure>> {
     Ok(vec![pipes, near, far])
 }
 
-/// From here on each answer of a shard takes 10 ms.
+/// Delays each answer of a shard by 10 ms from now on.
 pub(super) fn far_away(rig: &Rig) -> Result<[Relay; 2]> {
     let relays = [Relay::before(&rig.cluster.servers[0])?, Relay::before(&rig.cluster.servers[1])?];
     let mut master = rig.cluster.superuser()?;
@@ -50,7 +50,7 @@ pub(super) fn far_away(rig: &Rig) -> Result<[Relay; 2]> {
     Ok(relays)
 }
 
-/// Rows a second; prints what the processors had to do.
+/// Returns rows a second, and prints how busy the processors were.
 pub(super) fn copied(rig: &Rig, streams: usize) -> Result<f64> {
     rig.cluster.set("shardmaster.copy_streams", &streams.to_string())?;
     rig.settle()?;
@@ -71,7 +71,8 @@ pub(super) fn copied(rig: &Rig, streams: usize) -> Result<f64> {
 const IDLE: usize = 3;
 const WAITING: usize = 4;
 
-/// What all processors of this machine have done since it began: user, nice, system, idle, iowait, irq, softirq, steal.
+/// Returns the ticks of all processors since the machine started: user, nice, system, idle, iowait, irq,
+/// softirq, steal.
 fn processors() -> Result<[f64; 8]> {
     let text = std::fs::read_to_string("/proc/stat")?;
     let mut spent = [0.0; 8];

@@ -1,7 +1,7 @@
-//! How fast a backlog of changes is applied, beside logical replication.
+//! How fast a backlog of changes is applied, compared with logical replication.
 
 use super::Size;
-use super::rig::{Hammer, LIMIT, Rig};
+use super::rig::{LIMIT, Rig, WriteLoad};
 use super::stats::{Goal, Measure};
 use super::streams::far_away;
 use crate::cluster::DATABASE;
@@ -9,7 +9,7 @@ use crate::split::Split;
 use crate::{Result, wait};
 use std::time::Instant;
 
-/// A backlog of distinct changed rows, writers stopped.
+/// Applies a backlog of distinct changed rows, with the writers stopped.
 pub fn backlog(size: Size) -> Result<Vec<Measure>> {
     let rig = Rig::new(size.rows(1_000_000), 100)?;
     let mut speed = Measure::new("backlog, against logical replication", "rows/s", Goal::AtLeast(250_000.0));
@@ -27,7 +27,7 @@ pub fn backlog(size: Size) -> Result<Vec<Measure>> {
     Ok(vec![speed, far])
 }
 
-/// Rows a second of a split that has rested while all rows that move were changed.
+/// Returns rows a second of a split that was paused while all moving rows were changed.
 fn followed(rig: &Rig) -> Result<f64> {
     let split = caught_up(rig)?;
     pause(&split)?;
@@ -41,18 +41,18 @@ fn followed(rig: &Rig) -> Result<f64> {
     Ok(changed as f64 / seconds)
 }
 
-/// The same backlog is caught up while four clients go on writing.
+/// Catches up with the same backlog while four clients continue to write.
 pub fn catch_up(size: Size) -> Result<Vec<Measure>> {
     let rig = Rig::new(size.rows(1_000_000), 100)?;
     let mut time = Measure::new("backlog caught up beside 4 writers", "s", Goal::AtMost(60.0));
     let split = caught_up(&rig)?;
     pause(&split)?;
     let goal = applied(&rig, &split)? + change_all(&rig)?.cast_signed();
-    let hammer = Hammer::start(&rig, 4);
+    let load = WriteLoad::start(&rig, 4);
     let started = Instant::now();
     split.call("resume")?;
     wait::until("the tail to catch up beside writers", LIMIT, || {
-        // Right after the resumption the metrics are still those of before the pause.
+        // Right after the resume the metrics are still those of before the pause.
         if applied(&rig, &split)? < goal {
             return Ok(None);
         }
@@ -60,7 +60,7 @@ pub fn catch_up(size: Size) -> Result<Vec<Measure>> {
         Ok(split.metric::<Option<bool>>(query)?.unwrap_or(false).then_some(()))
     })?;
     time.single(started.elapsed().as_secs_f64());
-    hammer.stop()?;
+    load.stop()?;
     rig.take_back(&split)?;
     Ok(vec![time])
 }
@@ -73,7 +73,7 @@ fn caught_up(rig: &Rig) -> Result<Split<'_>> {
     Ok(split)
 }
 
-/// Changes applied so far.
+/// Returns the number of changes applied so far.
 fn applied(rig: &Rig, split: &Split) -> Result<i64> {
     let query = "SELECT coalesce(sum(changes_applied), 0)::bigint FROM shard_split_tables($1)";
     Ok(rig.cluster.superuser()?.query_one(query, &[&split.id])?.get(0))
@@ -86,13 +86,13 @@ fn pause(split: &Split) -> Result<()> {
     })
 }
 
-/// Changes every row that moves; how many these are.
+/// Changes every row that moves, and returns their number.
 fn change_all(rig: &Rig) -> Result<u64> {
     Ok(rig.source()?.execute("UPDATE items SET v = v + 1 WHERE tenant_id % 2 = 0", &[])?)
 }
 
-/// Until the sum over the target shows the last change of every row. A few rows are
-/// looked at first: the whole sum takes time from whoever applies.
+/// Waits until the sum over the target shows the last change of every row. A few rows are checked first,
+/// because the sum takes processor time from the worker that applies.
 fn wait_applied(rig: &Rig, rows: u64) -> Result<()> {
     let (mut source, mut target) = (rig.source()?, rig.target()?);
     let sum = "SELECT coalesce(sum(v), 0)::bigint, count(*) FROM items WHERE tenant_id % 2 = 0";
@@ -110,7 +110,7 @@ fn wait_applied(rig: &Rig, rows: u64) -> Result<()> {
     })
 }
 
-/// Rows a second of logical replication for the same backlog.
+/// Returns rows a second of logical replication for the same backlog.
 fn replicated(rig: &Rig) -> Result<f64> {
     let (mut source, mut target) = (rig.source()?, rig.target()?);
     rig.copy_pipes(50, 1)?;

@@ -1,5 +1,5 @@
-//! How fast a verification compares the rows of a split, beside a look by SQL at the same rows of
-//! the slower side; and by more streams beside one.
+//! How fast a verification compares the rows of a split, compared with an SQL query over the same rows of the
+//! slower side, and with two streams compared with one.
 
 use super::Size;
 use super::rig::{LIMIT, Rig};
@@ -8,7 +8,7 @@ use crate::split::Split;
 use crate::{Result, wait};
 use std::time::Instant;
 
-/// Half of the tenants, all of them copied, nobody writes.
+/// Half of the tenants are copied and compared. Nobody writes.
 pub fn verify(size: Size) -> Result<Vec<Measure>> {
     const MOVING: i64 = 50;
     let rig = Rig::new(size.rows(4_000_000), 2 * MOVING)?;
@@ -31,7 +31,7 @@ pub fn verify(size: Size) -> Result<Vec<Measure>> {
     Ok(vec![speed, streams])
 }
 
-/// Rows of the split a second.
+/// Returns rows of the split a second.
 fn compared(rig: &Rig, split: &Split<'_>, streams: usize) -> Result<f64> {
     rig.cluster.set("shardmaster.copy_streams", &streams.to_string())?;
     rig.settle()?;
@@ -44,7 +44,7 @@ fn compared(rig: &Rig, split: &Split<'_>, streams: usize) -> Result<f64> {
     Ok(rows as f64 / began.elapsed().as_secs_f64())
 }
 
-/// Rows of the split a second.
+/// Returns rows of the split a second.
 fn sum_of_hashes(rig: &Rig, server: usize) -> Result<f64> {
     let mut session = if server == 0 { rig.source()? } else { rig.target()? };
     session.batch_execute("SET max_parallel_workers_per_gather = 0")?;

@@ -1,4 +1,5 @@
-//! Reads what tests have kept, and prints docs/internals/reliability.md; the argument says where and when.
+//! Reads the records of tests and prints docs/internals/reliability.md. The argument says where and when the
+//! tests ran.
 
 use shardmaster_tests::reliability;
 use std::io::Read;

@@ -1,5 +1,5 @@
-//! `runner PLAN TIMES`: runs the tests of the file PLAN (`Entry::list`), longest first by the file TIMES (`Times::read`), and
-//! shows each as it ends, all that failed, and those that took longest.
+//! `runner PLAN TIMES`: runs the tests of the file PLAN (`Entry::list`), longest first by the file TIMES
+//! (`Times::read`). It shows each test as it ends, then all failures and the longest tests.
 //!
 //! Tests that the file SHARDMASTER_PASSED names have passed before and are not run.
 
@@ -39,7 +39,7 @@ fn run() -> Result<ExitCode> {
     Ok(if results.failed().is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Takes out what has passed before.
+/// Takes out the tests that have passed before.
 fn take_out(entries: &mut Vec<Entry>) -> Result<Vec<Outcome>> {
     let Some(passed) = std::env::var_os("SHARDMASTER_PASSED") else { return Ok(Vec::new()) };
     let text = fs::read_to_string(passed)?;
@@ -63,7 +63,8 @@ fn options() -> Result<Options> {
     };
     let processors = std::thread::available_parallelism().map_or(2, usize::from);
     let threads = number("SHARDMASTER_TEST_THREADS")?.map(|threads| threads.max(1));
-    // Most of what a test does is to wait for servers; a long one keeps a processor busy, so that others would miss their deadlines.
+    // Most tests wait for servers most of the time. A long one keeps a processor busy, so more of them at
+    // once would make others miss their deadlines.
     let busy = std::env::var_os("SHARDMASTER_SOAK").is_some();
     Ok(Options {
         least: threads.unwrap_or(if busy { processors } else { 3 * processors }),

@@ -1,5 +1,5 @@
-//! Where servers are to be found, also after a standby has taken the place of one; and when
-//! they were away, so that nobody is blamed for waiting for them.
+//! The addresses of the servers, also after a standby has replaced one, and the times in which they were
+//! away, so that waiting for them counts as nobody's fault.
 
 use crate::cluster::{CLIENT, DATABASE};
 use crate::server::Server;
@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// The master, beside the shards 0 and 1.
+/// The index of the master, after the shards 0 and 1.
 pub const MASTER: usize = 2;
 
 #[derive(Clone, Copy, Debug)]
@@ -22,7 +22,7 @@ struct Outage {
 
 #[derive(Default)]
 pub struct Addresses {
-    /// Of each server the directories of its sockets.
+    /// The socket directories of each server.
     hosts: Mutex<[Vec<PathBuf>; 3]>,
     outages: Mutex<Vec<Outage>>,
 }
@@ -32,17 +32,17 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Addresses {
-    /// A server, or a standby that may take its place.
+    /// Adds a server, or a standby that may replace it.
     pub fn add(&self, number: usize, server: &Server) {
         lock(&self.hosts)[number].push(server.socket_dir().to_owned());
     }
 
-    /// The server was made anew somewhere else.
+    /// Replaces the addresses of a server that was made anew somewhere else.
     pub fn replace(&self, number: usize, server: &Server) {
         lock(&self.hosts)[number] = vec![server.socket_dir().to_owned()];
     }
 
-    /// A client's session on whichever server takes writes there.
+    /// Opens a client's session on whichever of the servers takes writes.
     pub fn connect(&self, number: usize) -> Result<Client> {
         let mut config = Config::new();
         for host in &lock(&self.hosts)[number] {
@@ -63,7 +63,7 @@ impl Addresses {
         }
     }
 
-    /// Whether a server was away at some moment of a time.
+    /// Whether a server was away at any moment between two times.
     pub fn was_away(&self, number: usize, from: Instant, to: Instant) -> bool {
         lock(&self.outages)
             .iter()

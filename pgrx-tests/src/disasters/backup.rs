@@ -1,5 +1,4 @@
-//! Backups of a server while it runs, and how they are brought back: the disk as it was, or
-//! a dump in a server that was made anew at the same address.
+//! Backups of a running server, and their restore: the disk as it was, or a dump in a new server at the same address.
 
 use crate::cluster::{self, DATABASE, MOVER};
 use crate::server::{Server, Stop};
@@ -12,7 +11,7 @@ use std::time::Duration;
 pub enum Backup {
     /// A copy of the whole disk.
     Disk(PathBuf),
-    /// What pg_dump says of the database.
+    /// The output of pg_dump for the database.
     Dump(PathBuf),
 }
 
@@ -35,7 +34,7 @@ impl Backup {
         Ok(Backup::Dump(path))
     }
 
-    /// Brings it back in the place of a server that is stopped and whose disk was put aside.
+    /// Restores the backup in the place of a server that is stopped and whose disk was put aside.
     pub fn restore(self, server: &mut Server) -> Result<()> {
         match self {
             Backup::Disk(path) => {
@@ -44,7 +43,7 @@ impl Backup {
             }
             Backup::Dump(path) => {
                 server.make_anew()?;
-                // As an operator does it: nobody comes before everything is there.
+                // An operator lets nobody in before everything is restored.
                 let access = server.data().join("pg_hba.conf");
                 let usual = fs::read_to_string(&access)?;
                 fs::write(&access, "local all postgres trust\n")?;
@@ -61,18 +60,18 @@ impl Backup {
     }
 }
 
-/// Stops a server as a crash does and puts its disk aside.
+/// Stops a server like a crash does, and puts its disk aside.
 pub fn put_aside(server: &mut Server) -> Result<()> {
     server.stop(Stop::Kill)?;
     let aside = aside(server);
-    // What was put aside before is older.
+    // A disk that was put aside before is older.
     if aside.exists() {
         fs::remove_dir_all(&aside)?;
     }
     Ok(fs::rename(server.data(), aside)?)
 }
 
-/// The disk that was put aside comes back.
+/// Brings back the disk that was put aside.
 pub fn bring_back(server: &mut Server) -> Result<()> {
     if server.data().exists() {
         server.stop(Stop::Immediate)?;

@@ -1,13 +1,13 @@
-//! One cell: a split with clients, struck at one injection, brought to its end, and looked at.
+//! One cell: a split with clients is struck at one injection, brought to its end, and checked.
 
-use super::ends;
+use super::approach;
+use super::disaster::{Disaster, Place};
+use super::expected_ends;
 use super::history::Loss;
-use super::injections::{Injection, Stage};
-use super::kinds::{Disaster, Place};
+use super::injections::{Injection, SplitStage};
 use super::operator::{Ended, Help, Operator};
 use super::report::{BULK, Report};
 use super::site::{GRACE, Site, TIMEOUT};
-use super::walk;
 use super::writers::{MOVING, Writers};
 use crate::cluster::DATABASE;
 use crate::{Result, wait};
@@ -15,23 +15,23 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant, SystemTime};
 
 const LIMIT: Duration = Duration::from_secs(180);
-/// Between two writes of a client.
+/// The pause between two writes of a client.
 const PACE: Duration = Duration::from_millis(10);
-/// The same where many clusters wait beside each other for long.
+/// The pause when many clusters wait beside each other for a long time.
 const PACE_OF_LONG: Duration = Duration::from_millis(100);
 
-/// What a cell has shown.
+/// The results of a cell.
 #[derive(Debug)]
-pub struct Shown {
+pub struct CellResult {
     pub ended: Ended,
     pub helped: Vec<(Help, String)>,
-    /// The longest that a writer of the moving tenant has waited for an answer.
+    /// The longest time that a writer of the moving tenant has waited for an answer.
     pub longest: Duration,
-    /// What the operator has seen.
+    /// The errors and reasons to wait that the operator has seen.
     pub seen: BTreeSet<String>,
 }
 
-impl std::fmt::Display for Shown {
+impl std::fmt::Display for CellResult {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{:?}, longest wait {:.1} s", self.ended, self.longest.as_secs_f64())?;
         self.helped.iter().try_for_each(|(help, said)| write!(f, ", {help:?} after {said:?}"))?;
@@ -39,12 +39,16 @@ impl std::fmt::Display for Shown {
     }
 }
 
-pub fn run(disaster: Disaster, injection: &'static Injection) -> Result<Shown> {
+pub fn run(disaster: Disaster, injection: &'static Injection) -> Result<CellResult> {
     run_for(disaster, injection, None)
 }
 
-/// The same with a disaster that is over after some time.
-pub fn run_for(disaster: Disaster, injection: &'static Injection, outage: Option<Duration>) -> Result<Shown> {
+/// Runs a cell whose disaster is over after some time.
+pub fn run_for(
+    disaster: Disaster,
+    injection: &'static Injection,
+    outage: Option<Duration>,
+) -> Result<CellResult> {
     let mut site = Site::new(disaster)?;
     fill(&site)?;
     let is_long = outage.is_some_and(|outage| outage > Duration::from_secs(60));
@@ -83,18 +87,17 @@ pub fn run_for(disaster: Disaster, injection: &'static Injection, outage: Option
         seen.insert(format!("{} times no room", log.matches("No space left on device").count()));
     }
     let longest = report.longest_wait().map_err(tell)?;
-    Ok(Shown { ended, helped, longest, seen })
+    Ok(CellResult { ended, helped, longest, seen })
 }
 
 fn require_expected(disaster: Disaster, injection: &Injection, helped: &[(Help, String)]) -> Result<()> {
-    // While it is restored, a server may be seen without its database.
+    // While it is being restored, a server may be reachable without its database.
     let is_restoring = |help: &Help| matches!(disaster, Disaster::Dump(_)) && *help == Help::Resume;
-    // To come to that point the source has lost its fence, and took what clients wrote before it had
-    // another one.
+    // To reach that point, the source has lost its fence. It accepted clients' writes until it was fenced again.
     let had_no_fence = |help: &Help| injection.name == "recovery_fenced" && *help == Help::BringOver;
     let is_its_own = |help: &Help| is_restoring(help) || had_no_fence(help);
     let needed: Vec<Help> = helped.iter().map(|(help, _)| *help).filter(|help| !is_its_own(help)).collect();
-    match ends::expected(disaster, injection.stage) {
+    match expected_ends::expected(disaster, injection.stage) {
         Some(end) if end.is(&needed) => Ok(()),
         end => Err(format!("needed {needed:?}, where {end:?} was expected").into()),
     }
@@ -111,14 +114,14 @@ fn fill(site: &Site) -> Result<()> {
     Ok(())
 }
 
-/// From the plan to the end; what may be lost.
+/// Runs the split from the plan to its end. Returns the writes that may be lost.
 fn play(
     operator: &mut Operator<'_>,
     writers: &Writers,
     outage: Option<Duration>,
 ) -> Result<(Ended, Vec<Loss>)> {
     writers.wait_for(&[0, 1, 2], 5, LIMIT)?;
-    walk::to_injection(operator, writers)?;
+    approach::to_injection(operator, writers)?;
     let struck = Instant::now();
     operator.struck = Some((SystemTime::now(), writers.number()));
     operator.site.strike()?;
@@ -143,7 +146,7 @@ fn play(
     Ok((ended, losses(operator, struck, back)))
 }
 
-/// The worker goes on from the point. A master that hangs, or is gone, cannot be told.
+/// Lets the worker continue from the point. A master that hangs or is gone cannot be told.
 fn release(operator: &Operator<'_>) -> Result<()> {
     match operator.disaster {
         Disaster::Hung(Place::Master) | Disaster::Gone(Place::Master) | Disaster::Full(Place::Master) => {
@@ -153,23 +156,23 @@ fn release(operator: &Operator<'_>) -> Result<()> {
     }
 }
 
-/// As long as a cutover may take, and what is promised beyond; where nobody can be kept
-/// waiting, as long as a shard may be silent before it counts as lost.
+/// Lets clients measure for as long as a cutover may take, with the grace that is promised. If no cutover can
+/// keep clients waiting, this is as long as a shard may be silent before it counts as lost.
 fn observe(operator: &Operator<'_>, outage: Option<Duration>) {
-    let is_over = operator.injection.stage > Stage::Opened;
+    let is_over = operator.injection.stage > SplitStage::Opened;
     let limit = match (operator.disaster, outage) {
         (_, Some(outage)) => outage,
         (Disaster::Slow(_), None) => return,
         _ if is_over => Duration::from_secs(3),
-        // Longer, so that whoever keeps somebody waiting for all of it is noticed.
+        // This is longer than the promise, so that a wait of the whole time is noticed.
         _ => TIMEOUT + GRACE + GRACE,
     };
-    // Nothing is waited for: clients go on, and measure.
+    // This waits for nothing, while the clients continue and measure.
     let _ = wait::until("clients to have measured", limit, || Ok(None::<()>));
 }
 
 fn who_goes_on(operator: &Operator<'_>, ended: Ended) -> Vec<usize> {
-    // The operator has left the dead server where it is.
+    // The operator has not replaced the dead server.
     let lost = match (operator.disaster, ended) {
         (Disaster::Gone(Place::Target), Ended::RolledBack) => Some(1),
         (Disaster::Gone(Place::Source), Ended::Finished) if helped(&operator.helped, Help::SourceLost) => {
@@ -188,7 +191,7 @@ fn losses(operator: &Operator<'_>, struck: Instant, back: Instant) -> Vec<Loss> 
     let place = operator.disaster.place().and_then(Place::server);
     let (Some(server), Some(since)) = (place, operator.site.forgotten_since) else { return Vec::new() };
     if helped(&operator.helped, Help::RestoreLatest) {
-        // It has what it had, and not what it took in between.
+        // The server has what it had when disaster struck, and not what was written since.
         return vec![Loss { server, from: struck, to: Instant::now(), of_all: false }];
     }
     let is_gone = matches!(operator.disaster, Disaster::Gone(_));

@@ -1,24 +1,24 @@
-//! What a writer knows of one row: every state that it gave it, and who acknowledged it.
+//! What a writer knows of one row: every state that it wrote, and which server acknowledged it.
 
 use std::time::Instant;
 
-/// What a row holds; None: it does not exist.
+/// The value of a row, or `None` if the row does not exist.
 pub type State = Option<i64>;
 
 #[derive(Clone, Debug)]
 struct Version {
     state: State,
-    /// Server and time; None: the answer to its COMMIT was lost.
+    /// Server and time of the acknowledgement, or `None` if the answer to the COMMIT was lost.
     acknowledged: Option<(usize, Instant)>,
 }
 
-/// Acknowledged writes of a time that may be gone, with the server that forgot them.
+/// A time whose acknowledged writes may be lost, and the server that lost them.
 #[derive(Clone, Copy, Debug)]
 pub struct Loss {
     pub server: usize,
     pub from: Instant,
     pub to: Instant,
-    /// Also those which another server acknowledged and has since given away.
+    /// Whether this includes writes that another server acknowledged before it gave the row away.
     pub of_all: bool,
 }
 
@@ -34,7 +34,7 @@ pub struct History {
 }
 
 impl History {
-    /// A row that was there before anything could be lost.
+    /// Returns the history of a row that existed before anything could be lost.
     pub fn beginning(state: State, server: usize) -> History {
         History { versions: vec![Version { state, acknowledged: Some((server, Instant::now())) }] }
     }
@@ -51,8 +51,8 @@ impl History {
         self.versions.last().and_then(|version| version.state)
     }
 
-    /// Whether the row may be in a state: its newest, or an older one where everything
-    /// newer may be lost or was never acknowledged.
+    /// Whether the row may be in a state. That is its newest state, or an older one if everything newer may
+    /// be lost or was never acknowledged.
     pub fn may_be(&self, found: State, losses: &[Loss]) -> bool {
         for version in self.versions.iter().rev() {
             if version.state == found {
@@ -66,7 +66,7 @@ impl History {
         false
     }
 
-    /// Its last states, for people.
+    /// Describes its last states for people.
     pub fn tell(&self) -> String {
         let tail = self.versions.iter().rev().take(4).rev();
         let one = |version: &Version| match version.acknowledged {

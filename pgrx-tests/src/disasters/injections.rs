@@ -1,39 +1,39 @@
-//! The columns of the matrix: where in a split's life a disaster is injected.
+//! The columns of the matrix: the points in a split's life at which a disaster is injected.
 
-/// How far a split is, as far as it matters for how it may end.
+/// The progress of a split, as far as it matters for how the split may end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Stage {
-    /// Planned, nothing on any shard.
+pub enum SplitStage {
+    /// It is planned, and nothing is on any shard.
     Planned,
-    /// The first rows are on their way.
+    /// The first rows are being copied.
     Copying,
     /// The target follows the source.
     Tailing,
-    /// The source takes writes, and soon will not.
+    /// The source takes writes, and will soon stop.
     Closing,
-    /// The source is fenced, nothing is decided.
+    /// The source is fenced, and nothing is decided.
     Fenced,
-    /// The master has decided, the target is closed.
+    /// The master has decided, and the target is closed.
     Decided,
     /// The target takes writes.
     Opened,
-    /// The cutover is behind it.
+    /// The cutover is over.
     Completed,
-    /// Rows leave the source.
+    /// Rows are being deleted on the source.
     Finishing,
-    /// No row of the scope is left on the source.
+    /// The source has no rows of the scope any more.
     Purged,
-    /// Of the split nothing is left on a shard but the redirect.
+    /// Nothing of the split is left on a shard except the redirect.
     Ended,
-    /// It goes back.
+    /// The split is being rolled back.
     RollingBack,
 }
 
 #[derive(Debug)]
 pub struct Injection {
-    /// A named point at which the worker is held, or the name of a phase.
+    /// The injection point at which the worker is held, or the name of a phase.
     pub name: &'static str,
-    pub stage: Stage,
+    pub stage: SplitStage,
 }
 
 impl Injection {
@@ -41,81 +41,80 @@ impl Injection {
         !matches!(self.name, "planned" | "tailing" | "completed")
     }
 
-    /// Nothing is decided yet.
+    /// Whether the cutover has not decided yet.
     pub fn is_before_decision(&self) -> bool {
-        self.stage <= Stage::Fenced || self.stage == Stage::RollingBack
+        self.stage <= SplitStage::Fenced || self.stage == SplitStage::RollingBack
     }
 }
 
-const fn at(name: &'static str, stage: Stage) -> Injection {
+const fn at(name: &'static str, stage: SplitStage) -> Injection {
     Injection { name, stage }
 }
 
 pub const INJECTIONS: &[Injection] = &[
-    at("planned", Stage::Planned),
-    at("step_chunk", Stage::Copying),
-    at("tailing", Stage::Tailing),
-    at("cutover_begin", Stage::Tailing),
-    at("cutover_disabled", Stage::Closing),
-    at("cutover_locked", Stage::Closing),
-    at("cutover_fenced", Stage::Fenced),
-    at("cutover_applied", Stage::Fenced),
-    at("cutover_sequences", Stage::Fenced),
-    at("cutover_reopened", Stage::Closing),
-    at("cutover_decided", Stage::Decided),
-    at("recovery_fenced", Stage::Decided),
-    at("recovery_awaited", Stage::Decided),
-    at("recovery_caught_up", Stage::Decided),
-    at("cutover_opened", Stage::Opened),
-    at("cutover_moved", Stage::Completed),
-    at("completed", Stage::Completed),
-    at("finish_ready", Stage::Completed),
-    at("finish_begin", Stage::Completed),
-    at("finish_batch", Stage::Finishing),
-    at("finish_rows", Stage::Purged),
-    at("finish_unguarded", Stage::Purged),
-    at("finish_entered", Stage::Purged),
-    at("finish_trigger", Stage::Purged),
-    at("finish_redirected", Stage::Purged),
-    at("finish_untriggered", Stage::Purged),
-    at("finish_left", Stage::Ended),
-    at("finish_dropped", Stage::Ended),
-    at("finish_objects", Stage::Ended),
-    at("rollback_begin", Stage::RollingBack),
-    at("rollback_capture", Stage::RollingBack),
-    at("rollback_batch", Stage::RollingBack),
-    at("rollback_rows", Stage::RollingBack),
-    at("rollback_objects", Stage::RollingBack),
+    at("planned", SplitStage::Planned),
+    at("step_chunk", SplitStage::Copying),
+    at("tailing", SplitStage::Tailing),
+    at("cutover_begin", SplitStage::Tailing),
+    at("cutover_disabled", SplitStage::Closing),
+    at("cutover_locked", SplitStage::Closing),
+    at("cutover_fenced", SplitStage::Fenced),
+    at("cutover_applied", SplitStage::Fenced),
+    at("cutover_sequences", SplitStage::Fenced),
+    at("cutover_reopened", SplitStage::Closing),
+    at("cutover_decided", SplitStage::Decided),
+    at("recovery_fenced", SplitStage::Decided),
+    at("recovery_awaited", SplitStage::Decided),
+    at("recovery_caught_up", SplitStage::Decided),
+    at("cutover_opened", SplitStage::Opened),
+    at("cutover_moved", SplitStage::Completed),
+    at("completed", SplitStage::Completed),
+    at("finish_ready", SplitStage::Completed),
+    at("finish_begin", SplitStage::Completed),
+    at("finish_batch", SplitStage::Finishing),
+    at("finish_rows", SplitStage::Purged),
+    at("finish_unguarded", SplitStage::Purged),
+    at("finish_entered", SplitStage::Purged),
+    at("finish_trigger", SplitStage::Purged),
+    at("finish_redirected", SplitStage::Purged),
+    at("finish_untriggered", SplitStage::Purged),
+    at("finish_left", SplitStage::Ended),
+    at("finish_dropped", SplitStage::Ended),
+    at("finish_objects", SplitStage::Ended),
+    at("rollback_begin", SplitStage::RollingBack),
+    at("rollback_capture", SplitStage::RollingBack),
+    at("rollback_batch", SplitStage::RollingBack),
+    at("rollback_rows", SplitStage::RollingBack),
+    at("rollback_objects", SplitStage::RollingBack),
 ];
 
-/// Where links alone are struck, beside these: what a server leaves behind that ends there,
-/// `faults/injection_points.rs` shows.
+/// More points at which links alone are struck. `faults/injection_points.rs` covers servers that end at these points.
 pub const OF_LINKS: &[Injection] = &[
-    at("install_begin", Stage::Planned),
-    at("install_ledger", Stage::Planned),
-    at("install_target", Stage::Planned),
-    at("install_guarded", Stage::Planned),
-    at("install_source", Stage::Planned),
-    at("install_trigger", Stage::Planned),
-    at("reverse_planned", Stage::Planned),
-    at("reverse_captured", Stage::Planned),
-    at("install_done", Stage::Planned),
-    at("backfill_begin", Stage::Copying),
-    at("step_begin", Stage::Copying),
-    at("step_snapshot", Stage::Copying),
-    at("step_window", Stage::Copying),
-    at("step_durable", Stage::Copying),
-    at("step_committed", Stage::Copying),
-    at("step_consumed", Stage::Copying),
-    at("backfill_done", Stage::Copying),
-    at("tail_caught_up", Stage::Copying),
-    at("step_begin", Stage::Tailing),
-    at("step_snapshot", Stage::Tailing),
-    at("step_window", Stage::Tailing),
-    at("step_durable", Stage::Tailing),
-    at("step_committed", Stage::Tailing),
-    at("step_consumed", Stage::Tailing),
+    at("install_begin", SplitStage::Planned),
+    at("install_ledger", SplitStage::Planned),
+    at("install_target", SplitStage::Planned),
+    at("install_guarded", SplitStage::Planned),
+    at("install_source", SplitStage::Planned),
+    at("install_trigger", SplitStage::Planned),
+    at("reverse_planned", SplitStage::Planned),
+    at("reverse_captured", SplitStage::Planned),
+    at("install_done", SplitStage::Planned),
+    at("backfill_begin", SplitStage::Copying),
+    at("step_begin", SplitStage::Copying),
+    at("step_snapshot", SplitStage::Copying),
+    at("step_window", SplitStage::Copying),
+    at("step_durable", SplitStage::Copying),
+    at("step_committed", SplitStage::Copying),
+    at("step_consumed", SplitStage::Copying),
+    at("backfill_done", SplitStage::Copying),
+    at("tail_caught_up", SplitStage::Copying),
+    at("step_begin", SplitStage::Tailing),
+    at("step_snapshot", SplitStage::Tailing),
+    at("step_window", SplitStage::Tailing),
+    at("step_durable", SplitStage::Tailing),
+    at("step_committed", SplitStage::Tailing),
+    at("step_consumed", SplitStage::Tailing),
 ];
 
-/// The server's own points that belong into the matrix, by how their names begin.
+/// The prefixes of the server's own points that belong into the matrix.
 pub const FAMILIES: [&str; 4] = ["cutover_", "recovery_", "finish_", "rollback_"];

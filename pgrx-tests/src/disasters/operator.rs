@@ -1,9 +1,9 @@
-//! The operator of a cell: asks for what is next, reads what is said where it stops, and
-//! makes the call that the error's hint, or the documentation, names.
+//! The operator of a cell. It makes the next call, reads the error if the split stops, and makes the call
+//! that the error's hint, or the documentation, names.
 
-use super::injections::{Injection, Stage};
-use super::kinds::{Disaster, Place};
-use super::rescue;
+use super::disaster::{Disaster, Place};
+use super::injections::{Injection, SplitStage};
+use super::manual_recovery;
 use super::site::Site;
 use crate::cluster::DATABASE;
 use crate::split::Split;
@@ -11,36 +11,36 @@ use crate::{Error, Result};
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant, SystemTime};
 
-/// For all that follows a disaster.
+/// The limit for everything that follows a disaster.
 const LIMIT: Duration = Duration::from_secs(240);
 const LOOK: Duration = Duration::from_millis(40);
 
-/// What helps.
+/// The calls that help.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Help {
-    /// shard_split_resume, once there is room, or the server is complete.
+    /// shard_split_resume, once there is room or the server is complete.
     Resume,
-    /// shard_adopt for each shard, and resume.
+    /// shard_adopt for each shard, and then resume.
     Adopt,
-    /// The shard is restored to a time after the cutover, and the split resumed.
+    /// The shard is restored to a time after the cutover, and the split is resumed.
     RestoreLatest,
     /// The shard is restored from its last backup.
     RestoreBackup,
-    /// shard_split_rollback, and the split from its beginning.
+    /// shard_split_rollback, and then the split from its beginning.
     Again,
     /// shard_split_rollback(.., target_lost => true).
     TargetLost,
     /// shard_split_finish(.., source_lost => true).
     SourceLost,
-    /// What the source alone has is brought over, then finish with accept_missing.
+    /// The rows that only the source has are copied to the target by hand, then finish with accept_missing.
     BringOver,
-    /// The copies are deleted on the target, by hand.
+    /// The copies on the target are deleted by hand.
     ByHand,
-    /// Another master, which cleans up what the one before has left.
+    /// A new master, which cleans up what the old one has left.
     NewMaster,
 }
 
-/// What the hint of an error names, and what it comes to.
+/// Texts of hints and errors, and the call that each asks for.
 const NAMED: &[(&str, Help)] = &[
     ("shard_adopt", Help::Adopt),
     ("to a time after the cutover", Help::RestoreLatest),
@@ -51,7 +51,7 @@ const NAMED: &[(&str, Help)] = &[
     ("The server runs, but", Help::Resume),
 ];
 
-/// How it ended.
+/// How a split ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
     Finished,
@@ -65,13 +65,13 @@ pub struct Operator<'a> {
     pub disaster: Disaster,
     pub injection: &'static Injection,
     pub split: i64,
-    /// When disaster struck, and the last number that the moving tenant's client had given out.
+    /// The time of the disaster, and the last number that the moving tenant's client had used by then.
     pub struck: Option<(SystemTime, i64)>,
     /// How long the worker was held while disaster struck.
     pub held: Duration,
-    /// What was to be seen meanwhile: errors, and reasons to wait.
+    /// Errors and reasons to wait that were shown meanwhile.
     pub seen: BTreeSet<String>,
-    /// What was needed, and what had been said.
+    /// The calls that were needed, and the error that asked for each.
     pub helped: Vec<(Help, String)>,
 }
 
@@ -97,7 +97,7 @@ impl Look {
 }
 
 impl Operator<'_> {
-    /// Goes on until the split is at an end.
+    /// Makes calls until the split has ended.
     pub fn bring_to_end(&mut self) -> Result<Ended> {
         let deadline = Instant::now() + LIMIT;
         if let Some(ended) = self.replace_what_is_gone()? {
@@ -124,21 +124,21 @@ impl Operator<'_> {
                 return Err(format!("no end in {LIMIT:?}: {}", self.describe(&look)).into());
             }
             match look {
-                // What he has asked for, and a restored master has forgotten, is named first.
+                // A rollback that a restored master has forgotten is requested again first.
                 Ok(Some(look)) if look.activity == "failed" && self.takes_back(&look) => {
                     self.call("rollback($1)")?;
                 }
                 Ok(Some(look)) if look.activity == "failed" => self.help(&look)?,
-                // A cutover that is given up does not fail its split.
+                // An aborted cutover does not fail its split.
                 Ok(Some(look)) if look.hint.contains("shard_adopt") => self.help(&look)?,
-                // Behind a decision a worker looks again and again, and says what helps.
+                // After a decision the worker retries, and reports what helps.
                 Ok(Some(look)) if look.asks_for_a_restore() && self.helped.is_empty() => {
                     let hint = look.waiting.clone();
                     self.help(&Look { error: hint.clone(), hint, ..look })?;
                 }
                 Ok(Some(look)) => self.ask_for_next(&look)?,
                 Ok(None) => self.plan()?,
-                // A server that has just been restored may not be ready.
+                // A server that was just restored may not be ready.
                 Err(_) => {}
             }
             std::thread::sleep(LOOK);
@@ -156,7 +156,7 @@ impl Operator<'_> {
         Ok(self.site.cluster.superuser()?.batch_execute(&query)?)
     }
 
-    /// Looks once more, to remember what is said.
+    /// Looks once more, to record what the split reports.
     pub fn note(&mut self) {
         if let Ok(Some(look)) = self.look() {
             self.seen.extend([look.error, look.waiting].into_iter().filter(|text| !text.is_empty()));
@@ -164,7 +164,7 @@ impl Operator<'_> {
     }
 
     fn takes_back(&self, look: &Look) -> bool {
-        self.injection.stage == Stage::RollingBack
+        self.injection.stage == SplitStage::RollingBack
             && look.hint.starts_with("Before the cutover's decision, run SELECT shard_split_rollback")
     }
 
@@ -198,9 +198,9 @@ impl Operator<'_> {
         }
     }
 
-    /// The next call on the way; one that is refused is made again at the next look.
+    /// Makes the next call. A refused call is made again at the next look.
     fn ask_for_next(&mut self, look: &Look) -> Result<()> {
-        let goes_back = self.injection.stage == Stage::RollingBack;
+        let goes_back = self.injection.stage == SplitStage::RollingBack;
         let call = match (look.phase.as_str(), look.goal.as_str()) {
             (_, "rolled_back") | ("completed", "finished") => return Ok(()),
             ("completed", _) if look.step == "moved" => "finish($1)",
@@ -241,7 +241,7 @@ impl Operator<'_> {
             Help::RestoreLatest => {
                 let place = self.disaster.place().ok_or("no server was restored")?;
                 self.site.restore_latest(place)?;
-                if self.injection.stage == Stage::Ended { Ok(()) } else { self.call("resume($1)") }
+                if self.injection.stage == SplitStage::Ended { Ok(()) } else { self.call("resume($1)") }
             }
             Help::RestoreBackup => {
                 let place = self.disaster.place().ok_or("no server was restored")?;
@@ -253,19 +253,19 @@ impl Operator<'_> {
                 self.delete_copies()?;
                 self.call("start_dual_write($1)")
             }
-            Help::ByHand => rescue::delete_copies(self.site),
+            Help::ByHand => manual_recovery::delete_copies(self.site),
             Help::TargetLost => self.call("rollback($1, target_lost => true)"),
             Help::SourceLost => self.call("finish($1, source_lost => true)"),
             Help::BringOver => {
                 let (since, before) = self.struck.ok_or("nothing was struck")?;
-                rescue::bring_over(self.site, self.split, since, before)?;
+                manual_recovery::bring_over(self.site, self.split, since, before)?;
                 self.call("finish($1, accept_missing => true)")
             }
-            Help::NewMaster => rescue::new_master(self.site),
+            Help::NewMaster => manual_recovery::new_master(self.site),
         }
     }
 
-    /// Where a rollback has left rows alone, it says so.
+    /// If a rollback has left rows, its event says so.
     fn delete_copies(&mut self) -> Result<()> {
         let events = self.history();
         let Some(said) = events.lines().find(|line| line.contains("delete the copies by hand")) else {
@@ -275,20 +275,25 @@ impl Operator<'_> {
         self.give(Help::ByHand)
     }
 
-    /// A server that does not come back: what there is for it.
+    /// Makes the call for a server that does not come back.
     fn replace_what_is_gone(&mut self) -> Result<Option<Ended>> {
         let help = match (self.disaster, self.injection.stage) {
             (Disaster::Gone(Place::Master), _) => Help::NewMaster,
-            (Disaster::Gone(Place::Target), Stage::Finishing | Stage::Purged | Stage::Ended) => {
-                Help::RestoreLatest
-            }
+            (
+                Disaster::Gone(Place::Target),
+                SplitStage::Finishing | SplitStage::Purged | SplitStage::Ended,
+            ) => Help::RestoreLatest,
             (Disaster::Gone(Place::Target), _) if self.injection.is_before_decision() => Help::TargetLost,
-            (Disaster::Gone(Place::Source), stage) if stage >= Stage::Decided && stage <= Stage::Ended => {
+            (Disaster::Gone(Place::Source), stage)
+                if stage >= SplitStage::Decided && stage <= SplitStage::Ended =>
+            {
                 Help::SourceLost
             }
             (Disaster::Gone(_), _) => Help::RestoreBackup,
-            // Nobody watches a split that is finished: who has restored a shard knows it.
-            (disaster, Stage::Ended) if disaster.forgets() && disaster.place() != Some(Place::Master) => {
+            // Nobody watches a finished split, but the operator who has restored a shard knows it.
+            (disaster, SplitStage::Ended)
+                if disaster.forgets() && disaster.place() != Some(Place::Master) =>
+            {
                 Help::RestoreLatest
             }
             _ => return Ok(None),
@@ -301,7 +306,7 @@ impl Operator<'_> {
         Ok((help == Help::NewMaster).then_some(Ended::Abandoned))
     }
 
-    /// What the split's history says.
+    /// Returns the split's events.
     pub fn history(&self) -> String {
         let query = "SELECT string_agg(format('  %s %s', to_char(at, 'HH24:MI:SS.MS'), concat_ws(' ', from_phase, to_phase, detail)), E'\\n' ORDER BY at)
                        FROM shard_split_events($1)";

@@ -1,23 +1,23 @@
-//! What a cell has left behind: rows, and how long clients have waited.
+//! What a cell has left behind: its rows, and how long clients have waited.
 
 use super::addresses::MASTER;
+use super::disaster::{Disaster, Link, Place};
 use super::history::Loss;
 use super::injections::Injection;
-use super::kinds::{Disaster, Link, Place};
+use super::manual_recovery::NUMBER;
 use super::operator::{Ended, Help};
-use super::rescue::NUMBER;
 use super::site::{GRACE, Site, TIMEOUT};
 use super::writers::{MOVING, Record, Rows, TENANTS, Wait};
 use crate::Result;
 use crate::cluster::DATABASE;
 use std::time::Duration;
 
-/// Nobody whose tenant stays waits longer for an answer, on a machine that is busy.
+/// The limit for answers to clients whose tenants stay, on a busy machine.
 const STAYING: Duration = Duration::from_secs(3);
-/// Rows of the moving tenant that no client changes: a copy has something to do.
+/// Rows of the moving tenant that no client changes, so that the copy takes a while.
 pub const BULK: i32 = 600;
 
-/// What there is to look at.
+/// The results of a cell that are checked.
 pub struct Report<'a> {
     pub site: &'a Site,
     pub disaster: Disaster,
@@ -25,16 +25,15 @@ pub struct Report<'a> {
     pub ended: Ended,
     pub helped: &'a [(Help, String)],
     pub records: &'a [Record; 3],
-    /// Answers of the master that took long.
+    /// Slow answers of the master.
     pub asked: &'a [Wait],
     pub losses: &'a [Loss],
-    /// How long the worker was held, which is none of its own doing.
+    /// How long the worker was held, which is not its own fault.
     pub held: Duration,
 }
 
 impl Report<'_> {
-    /// The longest that a client of the moving tenant has waited; an error that says all
-    /// that is wrong.
+    /// Returns the longest wait of a client of the moving tenant, or an error that lists all problems.
     pub fn longest_wait(&self) -> Result<Duration> {
         let wrong = [self.moving_waits(), self.gaps(), self.staying(), self.errors(), self.rows()?].concat();
         if !wrong.is_empty() {
@@ -56,7 +55,8 @@ impl Report<'_> {
             .collect()
     }
 
-    /// Whether writers must be served, not only answered: nobody whom they need was struck.
+    /// Whether writers must be served, and not only answered: none of the servers and links that they need
+    /// was struck.
     fn must_be_served(&self) -> bool {
         let spares_source =
             self.disaster.place() == Some(Place::Target) || self.disaster.link() == Some(Link::Target);
@@ -79,7 +79,7 @@ impl Report<'_> {
         .collect()
     }
 
-    /// The cutover has decided all the same, and the client is on the full shard itself.
+    /// Whether the full disk is the reason: the cutover has decided, and the client uses the full shard itself.
     fn is_of_full_disk(&self, gap: &Wait) -> bool {
         matches!(self.disaster, Disaster::Full(_)) && gap.what.contains("(53100)")
     }
@@ -93,7 +93,7 @@ impl Report<'_> {
             .collect()
     }
 
-    /// What does not say "retry"; of tenants that stay, anything.
+    /// Lists errors that do not say "retry". Clients whose tenants stay must not get any error.
     fn errors(&self) -> Vec<String> {
         let mut wrong = Vec::new();
         for (record, tenant) in self.records.iter().zip(TENANTS) {
@@ -105,7 +105,7 @@ impl Report<'_> {
         wrong
     }
 
-    /// Each tenant's rows are on the shard that its route names, and nowhere else.
+    /// Checks that each tenant's rows are on the shard that its route names, and nowhere else.
     fn rows(&self) -> Result<Vec<String>> {
         let route = "SELECT write_shard FROM shard_entries() WHERE key = 'moves'";
         let route: String = self.site.cluster.superuser()?.query_one(route, &[])?.get(0);
@@ -130,7 +130,7 @@ impl Report<'_> {
         Ok(wrong)
     }
 
-    /// A server that was given up as lost is not looked at.
+    /// A server that was given up as lost is not checked.
     fn is_there(&self, server: usize) -> bool {
         let gave_up = |(help, _): &(Help, String)| matches!(help, Help::TargetLost | Help::SourceLost);
         self.site.cluster.servers[server].is_running() || !self.helped.iter().any(gave_up)

@@ -1,9 +1,9 @@
-//! The servers of one cell, what was prepared for its disaster, and how it strikes.
+//! The servers of one cell, the preparations for its disaster, and the disaster itself.
 
 use super::addresses::{Addresses, MASTER};
 use super::backup::{self, Backup};
-use super::full::SmallDisk;
-use super::kinds::{Disaster, Link, Place};
+use super::disaster::{Disaster, Link, Place};
+use super::full_disk::SmallDisk;
 use crate::cluster::{Cluster, DATABASE, MOVER};
 use crate::matrix::create_tables;
 use crate::relay::Relay;
@@ -12,11 +12,11 @@ use crate::{Result, standby};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Of the cutovers here.
+/// The timeout of the cutovers here.
 pub const TIMEOUT: Duration = Duration::from_secs(3);
-/// What is promised beyond it.
+/// The grace that is promised beyond it.
 pub const GRACE: Duration = Duration::from_secs(2);
-/// Of a slow link, each way.
+/// The delay of a slow link in each direction.
 const DELAY: Duration = Duration::from_millis(20);
 
 pub struct Site {
@@ -25,12 +25,12 @@ pub struct Site {
     disaster: Disaster,
     relay: Option<Relay>,
     backup: Option<Backup>,
-    /// Ready to take the place of the server that is struck.
+    /// It is ready to replace the server that is struck.
     standby: Option<Server>,
-    /// The one that a standby has taken the place of.
+    /// The server that a standby has replaced.
     former: Option<Server>,
     disk: Option<SmallDisk>,
-    /// When the backup was taken, or the standby cut off.
+    /// When the backup was taken, or the standby was cut off.
     pub forgotten_since: Option<Instant>,
 }
 
@@ -79,7 +79,7 @@ impl Site {
         Ok(site)
     }
 
-    /// What must be there from the beginning.
+    /// Prepares what must exist from the beginning.
     fn prepare(&mut self) -> Result<()> {
         match self.disaster {
             Disaster::Full(place) => self.disk = Some(SmallDisk::under(self.server(place))?),
@@ -107,12 +107,12 @@ impl Site {
         }
     }
 
-    /// From here on the server that is struck may forget.
+    /// From here on the writes of the server that is struck may be lost.
     pub fn take_backup(&mut self) -> Result<()> {
         let at = Instant::now();
         match self.disaster {
             Disaster::Disk(place) => self.backup = Some(Backup::of_disk(self.server(place))?),
-            // One that is gone is replaced by the last backup, where no call helps.
+            // A server that is gone is replaced by its last backup if no call helps.
             Disaster::Gone(place @ (Place::Source | Place::Target)) => {
                 self.backup = Some(Backup::of_disk(self.server(place))?);
             }
@@ -147,7 +147,7 @@ impl Site {
         }
     }
 
-    /// What ends by itself, or is mended by somebody, ends.
+    /// Ends a disaster that ends by itself or is repaired by somebody.
     pub fn mend(&mut self) -> Result<()> {
         match self.disaster {
             Disaster::Hung(place) => self.server(place).wake()?,
@@ -166,7 +166,7 @@ impl Site {
         self.relay.as_ref().map(what).ok_or_else(|| "no relay".into())
     }
 
-    /// The server comes back from its backup.
+    /// Restores the server from its backup.
     pub fn restore(&mut self, place: Place) -> Result<()> {
         let backup = self.backup.take().ok_or("there is no backup")?;
         backup.restore(self.server_mut(place))
@@ -180,7 +180,7 @@ impl Site {
         Ok(())
     }
 
-    /// The server comes back with all that it had when disaster struck.
+    /// Brings the server back with everything that it had when disaster struck.
     pub fn restore_latest(&mut self, place: Place) -> Result<()> {
         let number = place.server().unwrap_or(MASTER);
         self.addresses.outage_begins(number);

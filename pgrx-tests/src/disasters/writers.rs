@@ -1,6 +1,6 @@
-//! The clients of the matrix: one that writes to the tenant that moves, and one on each
-//! shard whose tenant stays. Each is a real session that measures how long it waits for
-//! every answer, and remembers what was acknowledged.
+//! The clients of the matrix: one that writes to the moving tenant, and one on each shard whose tenant stays.
+//! Each is a real session that measures how long it waits for every answer, and records what was
+//! acknowledged.
 
 use super::addresses::{Addresses, MASTER};
 use super::history::{History, Loss, State};
@@ -14,15 +14,15 @@ use std::time::{Duration, Instant};
 
 /// Rows of each tenant.
 pub const ROWS: i32 = 24;
-/// Between two looks for a question to the master.
+/// The interval between two checks for a question to the master.
 const LOOK: Duration = Duration::from_millis(10);
-/// Waits that are worth being looked at.
+/// Waits longer than this are recorded.
 const NOTABLE: Duration = Duration::from_millis(500);
 
-/// Rows of a tenant as numbers.
+/// The rows of a tenant, as numbers.
 pub type Rows = BTreeMap<i32, i64>;
 
-/// Somebody waited, or was refused, for longer than is easily explained.
+/// A time in which a client waited or was refused for notably long.
 #[derive(Clone, Debug)]
 pub struct Wait {
     pub server: usize,
@@ -41,16 +41,16 @@ impl Wait {
 #[derive(Clone, Debug, Default)]
 pub struct Record {
     pub rows: BTreeMap<i32, History>,
-    /// Single answers that took long.
+    /// Single answers that were slow.
     pub waits: Vec<Wait>,
-    /// Times in which it was refused, or waited, and nothing was served.
+    /// Times in which it was refused or waited, and no write was served.
     pub gaps: Vec<Wait>,
     /// Refusals that do not say "retry".
     pub errors: Vec<Wait>,
 }
 
 impl Record {
-    /// Rows whose state cannot be explained.
+    /// Returns the rows whose state cannot be explained.
     pub fn differences(&self, found: &Rows, losses: &[Loss]) -> Vec<String> {
         let mut all: Vec<String> = self
             .rows
@@ -67,18 +67,18 @@ impl Record {
 
 struct Shared {
     addresses: Arc<Addresses>,
-    /// Between two writes.
+    /// The pause between two writes.
     pace: Duration,
     stop: AtomicBool,
     /// The shard to which the moving tenant's route leads.
     route: AtomicUsize,
-    /// A client was refused and wants to know where to go.
+    /// Whether a refused client needs a new route.
     ask: AtomicBool,
-    /// Of the moving tenant's client.
+    /// The last number of the moving tenant's client.
     number: AtomicI64,
     served: [AtomicU64; 3],
     records: [Mutex<Record>; 3],
-    /// Answers of the master that took long.
+    /// Slow answers of the master.
     asked: Mutex<Vec<Wait>>,
 }
 
@@ -86,7 +86,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Names of the tenants: that of shard 0, that of shard 1, the one that moves.
+/// Names of the tenants: that of shard 0, that of shard 1, and the one that moves.
 pub const TENANTS: [&str; 3] = ["stays a", "stays b", "moves"];
 pub const MOVING: usize = 2;
 
@@ -129,7 +129,7 @@ impl Writers {
         Ok(Writers { shared, threads })
     }
 
-    /// Waits until each of some clients has been served so many times more.
+    /// Waits until each of these clients has been served `more` times.
     pub fn wait_for(&self, numbers: &[usize], more: u64, limit: Duration) -> Result<()> {
         let now = |number: &usize| self.shared.served[*number].load(Ordering::Relaxed);
         let goals: Vec<u64> = numbers.iter().map(|n| now(n) + more).collect();
@@ -145,12 +145,12 @@ impl Writers {
         })
     }
 
-    /// The last number that the moving tenant's client has given out.
+    /// Returns the last number that the moving tenant's client has used.
     pub fn number(&self) -> i64 {
         self.shared.number.load(Ordering::Relaxed)
     }
 
-    /// Ends the clients: what each has seen, and what took the master long.
+    /// Ends the clients. Returns their records, and the master's slow answers.
     pub fn stop(mut self) -> Result<([Record; 3], Vec<Wait>)> {
         self.end()?;
         let asked = lock(&self.shared.asked).clone();
@@ -168,13 +168,13 @@ impl Writers {
 
 impl Drop for Writers {
     fn drop(&mut self) {
-        // Threads of a cell that has failed may wait for a server that never answers.
+        // The threads of a failed cell may wait for a server that never answers.
         self.shared.stop.store(true, Ordering::Relaxed);
     }
 }
 
-/// Asks the master where the moving tenant is, whenever somebody wants to know: a master
-/// that hangs keeps the guide waiting, and no client.
+/// Asks the master for the moving tenant's route whenever a client needs it. A master that hangs blocks this
+/// thread, and no client.
 fn be_guide(shared: &Shared) {
     let mut session: Option<Client> = None;
     while !shared.stop.load(Ordering::Relaxed) {
@@ -209,7 +209,7 @@ fn ask(shared: &Shared, session: &mut Option<Client>) -> Result<String> {
 enum Outcome {
     Committed,
     Refused(Error),
-    /// Its row was not there.
+    /// The transaction did not find its row.
     NoRow,
     /// The answer to its COMMIT was lost.
     Unknown,
@@ -239,14 +239,14 @@ impl Writer<'_> {
             let id = (self.next % i64::from(ROWS)) as i32 + 1;
             let record = || lock(&self.shared.records[self.number]);
             let is_there = record().rows.get(&id).is_some_and(|history| history.last().is_some());
-            // Some rows go and come again.
+            // Some rows are deleted and inserted again.
             let state = if is_there && self.next % 5 == 3 { None } else { Some(self.next) };
             self.change(id, state);
             std::thread::sleep(self.shared.pace);
         }
     }
 
-    /// One change, tried until a server takes it.
+    /// Changes one row, and repeats the attempt until a server accepts it.
     fn change(&mut self, id: i32, state: State) {
         while !self.shared.stop.load(Ordering::Relaxed) {
             let server =
@@ -266,7 +266,7 @@ impl Writer<'_> {
                     return;
                 }
                 Outcome::NoRow => {
-                    // An old shard, or a server that has forgotten the row: it is left as it is.
+                    // This is an old shard, or a server that has lost the row. The row is left alone.
                     self.shared.ask.store(true, Ordering::Relaxed);
                     return;
                 }
@@ -359,7 +359,7 @@ fn transaction(client: &mut Client, tenant: &str, id: i32, state: State) -> Outc
     }
 }
 
-/// Both tables hold the number, written in one transaction.
+/// Returns the statements that write the number to both tables in one transaction.
 pub fn put(tenant: &str, id: i32, number: i64) -> [String; 2] {
     let value = format!("'{number} ' || repeat('x', 300)");
     [
@@ -372,7 +372,7 @@ pub fn put(tenant: &str, id: i32, number: i64) -> [String; 2] {
     ]
 }
 
-/// Connections that break, and what a split asks its clients to try again.
+/// Whether the error is a broken connection, or one that a split asks its clients to retry.
 fn says_retry(error: &Error) -> bool {
     error.sqlstate().is_none_or(|s| {
         s.starts_with("57P") || s.starts_with("08") || ["SM001", "SM002", "40001"].contains(&s)

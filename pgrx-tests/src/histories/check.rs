@@ -1,14 +1,14 @@
-//! What a history must not show.
+//! The checks of a history.
 
 use super::graph::{Edge, Graph};
 use super::tables::Last;
 use super::{Element, Key, Level, Op, Outcome, SUM, Transaction};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-/// All versions of each key, the oldest first, each by what it added.
+/// All versions of each key, the oldest first, each by the element that it added.
 type Versions = BTreeMap<Key, Vec<Element>>;
 
-/// What no order of the transactions explains at their level; `last` is what was there at the end.
+/// Returns what no order of the transactions explains at their isolation level. `last` is the state at the end.
 pub fn anomalies(level: Level, history: &[Transaction], last: &Last) -> Vec<String> {
     let mut found = Vec::new();
     let writers = writers(history);
@@ -41,7 +41,7 @@ fn writers(history: &[Transaction]) -> HashMap<Element, usize> {
         .collect()
 }
 
-/// A list is its versions; a register's are followed from the last one back.
+/// Returns the versions of each key. A list contains its own; a register's are followed backwards from the last one.
 fn versions(history: &[Transaction], last: &Last, found: &mut Vec<String>) -> Versions {
     let before: HashMap<Element, Element> = history
         .iter()
@@ -67,14 +67,15 @@ fn versions(history: &[Transaction], last: &Last, found: &mut Vec<String>) -> Ve
     versions
 }
 
-/// Where in its key's versions an element is.
+/// Returns the position of each element in the versions of its key.
 fn positions(versions: &Versions) -> HashMap<(Key, Element), usize> {
     let all =
         versions.iter().flat_map(|(key, list)| list.iter().enumerate().map(move |(n, e)| ((*key, *e), n)));
     all.collect()
 }
 
-/// Nothing acknowledged is missing, nothing is there twice or from a transaction that was undone.
+/// Checks that no acknowledged element is missing, and that none is there twice or comes from a transaction
+/// that was undone.
 fn of_versions(
     history: &[Transaction],
     versions: &Versions,
@@ -114,7 +115,7 @@ fn of_sums(history: &[Transaction], last: &Last) -> Vec<String> {
     all.filter(|(_, sum)| *sum != SUM).map(|(tenant, sum)| format!("tenant {tenant} has {sum}")).collect()
 }
 
-/// How many versions a read has seen; None: it is no state of its key.
+/// Returns how many versions a read has seen, or `None` if it has seen no state of its key.
 fn seen(
     op: &Op,
     versions: &Versions,
@@ -131,8 +132,8 @@ fn seen(
     }
 }
 
-/// Each read is a state of its key, has what its own transaction wrote before, and nothing of
-/// another one's that had not written its last of the key.
+/// Each read must be a state of its key. It must include what its own transaction wrote before, and must not
+/// show another transaction's intermediate write of the key.
 fn of_reads(
     number: usize,
     one: &Transaction,
@@ -163,7 +164,7 @@ fn of_reads(
     found
 }
 
-/// What was acknowledged before a transaction began is seen by it.
+/// A transaction must see what was acknowledged before it began.
 fn of_time(history: &[Transaction], position: &HashMap<(Key, Element), usize>) -> Vec<String> {
     let mut acknowledged: BTreeMap<Key, Vec<(std::time::Instant, usize)>> = BTreeMap::new();
     for (_, one) in committed(history) {
@@ -252,7 +253,7 @@ mod tests {
     const B: Key = Key { tenant: 0, kind: Kind::List, id: 1 };
     const R: Key = Key { tenant: 0, kind: Kind::Register, id: 0 };
 
-    /// Transactions that all run at the same time.
+    /// Makes transactions that all run at the same time.
     fn history(all: &[(Outcome, &[Op])]) -> Vec<Transaction> {
         let began = Instant::now();
         let ended = began + Duration::from_secs(1);
@@ -323,16 +324,16 @@ mod tests {
     #[test]
     fn cycles_count_by_the_level() {
         let end = last(&[(A, &[1]), (B, &[2])], &[]);
-        // Each has seen what the other one wrote.
+        // Each transaction has seen what the other one wrote.
         let circular: &[(Outcome, &[Op])] =
             &[(Committed, &[Append(A, 1), Read(B, vec![2])]), (Committed, &[Append(B, 2), Read(A, vec![1])])];
         assert!(found(ReadCommitted, circular, &end).contains("a cycle of 2"));
-        // One has seen half of the other one.
+        // One transaction has seen half of the other.
         let skewed: &[(Outcome, &[Op])] =
             &[(Committed, &[Append(A, 1), Append(B, 2)]), (Committed, &[Read(A, vec![]), Read(B, vec![2])])];
         assert_eq!(found(ReadCommitted, skewed, &end), "");
         assert!(found(RepeatableRead, skewed, &end).contains("a cycle of 2"));
-        // Neither has seen the other one.
+        // Neither transaction has seen the other.
         let skew: &[(Outcome, &[Op])] =
             &[(Committed, &[Read(B, vec![]), Append(A, 1)]), (Committed, &[Read(A, vec![]), Append(B, 2)])];
         assert_eq!(found(RepeatableRead, skew, &end), "");

@@ -7,7 +7,7 @@ use crate::workload::route::{Router, Session};
 use crate::{Error, Result};
 use std::time::Instant;
 
-/// What a transaction is going to do.
+/// An operation that a transaction is going to run.
 enum Plan {
     Append(Key),
     Read(Key),
@@ -34,12 +34,12 @@ pub struct Client {
     pub router: Router,
     pub random: Random,
     pub tenants: usize,
-    /// The last element that it wrote; those of other clients are others.
+    /// The last element that it wrote. No other client writes the same elements.
     pub element: Element,
 }
 
 impl Client {
-    /// One transaction, with what became of it. Whatever it was refused for passes.
+    /// Runs one transaction and returns it with its outcome. Errors that may be refused temporarily are no failure.
     pub fn transaction(&mut self) -> Result<Transaction> {
         let began = Instant::now();
         let plan = self.plan();
@@ -54,7 +54,7 @@ impl Client {
         Ok(Transaction { began, ended: Instant::now(), ops, outcome })
     }
 
-    /// Of one tenant, or of two that are on one shard.
+    /// Plans a transaction on one tenant, or on two tenants that are on one shard.
     fn plan(&mut self) -> Vec<Plan> {
         let first = self.random.below(self.tenants);
         let second = if self.random.percent(40) { self.random.below(self.tenants) } else { first };
@@ -78,7 +78,7 @@ impl Client {
     }
 
     fn execute(&mut self, plan: &[Plan], ops: &mut Vec<Op>) -> Result<()> {
-        // A shard refuses writes that it must not take; what is read only is asked for anew.
+        // A shard refuses writes that it must not take. For tenants that are only read, the route is requested anew.
         for tenant in plan.iter().map(Plan::tenant) {
             if !plan.iter().any(|one| one.tenant() == tenant && one.writes()) {
                 self.router.refresh(tenant)?;
@@ -185,7 +185,7 @@ impl Client {
     }
 }
 
-/// A row that is not there was met on an old shard.
+/// The error of a missing row, which means that the client met an old shard.
 const NO_ROW: &str = "the row is not there";
 
 fn no_row() -> Error {

@@ -1,19 +1,19 @@
-//! Dependencies between transactions, and cycles of them.
+//! Dependencies between transactions, and cycles of dependencies.
 
 use std::collections::{BTreeSet, VecDeque};
 
-/// How one transaction comes behind another one.
+/// The way in which one transaction depends on another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Edge {
-    /// It wrote the next version.
+    /// It wrote the next version of a key.
     Write,
-    /// It saw the version.
+    /// It read the version.
     Read,
-    /// It overwrote the version that the other one saw.
+    /// It overwrote the version that the other one read.
     Anti,
 }
 
-/// Transactions by their numbers.
+/// The edges between transactions, which are numbered.
 #[derive(Default)]
 pub struct Graph {
     edges: Vec<BTreeSet<(usize, Edge)>>,
@@ -30,20 +30,21 @@ impl Graph {
         }
     }
 
-    /// A shortest cycle of edges of some kinds through some transaction, if there is any: its transactions.
+    /// Returns the transactions of a shortest cycle, over edges of these kinds, through some transaction, if
+    /// there is any.
     pub fn cycle(&self, kinds: &[Edge]) -> Option<Vec<usize>> {
         let parts = self.parts(kinds);
         let mut sizes = vec![0; self.edges.len()];
         parts.iter().for_each(|part| sizes[*part] += 1);
-        // Only in a part of several is there one.
+        // Only a strongly connected part of several transactions has a cycle.
         let start = (0..self.edges.len()).find(|start| sizes[parts[*start]] > 1)?;
         let mut cycle = self.way(start, start, kinds)?;
-        // Where it ends is where it began.
+        // The last transaction is the first one again.
         cycle.pop();
         Some(cycle)
     }
 
-    /// A cycle with exactly one anti-dependency, if there is any.
+    /// Returns a cycle with exactly one anti-dependency, if there is any.
     pub fn cycle_with_one_anti(&self) -> Option<Vec<usize>> {
         let parts = self.parts(&[Edge::Write, Edge::Read, Edge::Anti]);
         let all = self.edges.iter().enumerate();
@@ -56,8 +57,8 @@ impl Graph {
         })
     }
 
-    /// For each transaction a number of its strongly connected part, by Tarjan's algorithm: histories have hundreds of
-    /// thousands of transactions, and a search from each of them would take the square of that.
+    /// Numbers the strongly connected parts by Tarjan's algorithm. Histories have hundreds of thousands of
+    /// transactions, and a search from each of them would take the square of that.
     fn parts(&self, kinds: &[Edge]) -> Vec<usize> {
         const NONE: usize = usize::MAX;
         let count = self.edges.len();
@@ -67,7 +68,7 @@ impl Graph {
             if order[root] != NONE {
                 continue;
             }
-            // Transactions on the way, each with its edges that are still to be followed.
+            // The transactions on the current path, each with the edges that are still to be followed.
             let mut on_way = vec![(root, self.edges[root].iter())];
             (order[root], low[root]) = (next_order, next_order);
             next_order += 1;
@@ -106,7 +107,7 @@ impl Graph {
         part
     }
 
-    /// A shortest way from one to the other, which may be the same, over edges of some kinds.
+    /// Returns a shortest path between two transactions, which may be the same, over edges of these kinds.
     fn way(&self, from: usize, to: usize, kinds: &[Edge]) -> Option<Vec<usize>> {
         let mut before = vec![None; self.edges.len()];
         let mut queue = VecDeque::from([from]);

@@ -1,10 +1,10 @@
-//! Histories: what transactions beside each other wrote and saw while splits moved their rows, and
-//! whether any order of them explains it at their isolation level.
+//! Histories: what concurrent transactions wrote and read while splits moved their rows, and whether any
+//! order of them explains it at their isolation level.
 //!
-//! Each element of a list, and each value of a register, is written once, so that what is there
-//! in the end tells the order of the versions. What depends on what follows from that; the
-//! anomalies are cycles of it: A. Adya, "Weak consistency" (1999), and K. Kingsbury and
-//! P. Alvaro, "Elle: inferring isolation anomalies from experimental observations" (2020).
+//! Each element of a list, and each value of a register, is written only once, so the final state shows the
+//! order of the versions. The dependencies between the transactions follow from that, and the anomalies are
+//! cycles of dependencies: A. Adya, "Weak consistency" (1999), and K. Kingsbury and P. Alvaro, "Elle:
+//! inferring isolation anomalies from experimental observations" (2020).
 
 mod check;
 mod client;
@@ -36,9 +36,9 @@ impl Level {
     }
 }
 
-/// By its number.
+/// A tenant, by its number.
 pub type Tenant = usize;
-/// Written once in a history; 0 is what a register begins with.
+/// An element is written once in a history. A register begins with 0.
 pub type Element = i64;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -55,26 +55,26 @@ pub struct Key {
     pub id: i32,
 }
 
-/// What a transaction did, in its order.
+/// An operation of a transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Op {
-    /// To the end of a list.
+    /// Appends an element to a list.
     Append(Key, Element),
-    /// All of a list, from its beginning.
+    /// Reads a whole list.
     Read(Key, Vec<Element>),
-    /// A register's new value, and the one before, as the same statement found it.
+    /// Sets a register to a new value; the same statement returns the one before.
     Set(Key, Element, Element),
     Get(Key, Element),
-    /// The sum over a tenant's accounts, between which transfers take place.
+    /// Reads the sum over a tenant's accounts, between which transfers take place.
     Sum(Tenant, i64),
-    /// Of an amount from one account of a tenant to another one.
+    /// Transfers an amount from one account of a tenant to another.
     Transfer,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     Committed,
-    /// It certainly changed nothing.
+    /// The transaction has certainly changed nothing.
     Aborted,
     /// The answer to its COMMIT was lost.
     Unknown,
@@ -82,13 +82,13 @@ pub enum Outcome {
 
 #[derive(Clone, Debug)]
 pub struct Transaction {
-    /// Before it asked for a route, and before its first statement.
+    /// The time before it asked for a route and ran its first statement.
     pub began: Instant,
-    /// After its end was acknowledged.
+    /// The time after its end was acknowledged.
     pub ended: Instant,
     pub ops: Vec<Op>,
     pub outcome: Outcome,
 }
 
-/// What each tenant's accounts hold together at all times.
+/// The sum of each tenant's accounts at all times.
 pub const SUM: i64 = 500;

@@ -1,4 +1,4 @@
-//! Clients beside each other, and what they have to tell when they are stopped.
+//! Concurrent clients, and their histories when they are stopped.
 
 use super::client::Client;
 use super::tables::{self, Last, Space};
@@ -12,9 +12,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Between two transactions: clients are not to starve the servers that they watch.
+/// The pause between two transactions, so that clients do not starve the servers that they watch.
 const PACE: Duration = Duration::from_millis(10);
-/// More than a client writes.
+/// More elements than a client writes.
 const ELEMENTS: Element = 1_000_000_000;
 
 pub struct Clients {
@@ -63,7 +63,7 @@ impl Clients {
         Ok(Clients { space, tenants, stop, committed, threads })
     }
 
-    /// Waits until so many more transactions have committed.
+    /// Waits until `more` further transactions have committed.
     pub fn wait_for(&self, more: u64, limit: Duration) -> Result<()> {
         let goal = self.committed.load(Ordering::Relaxed) + more;
         wait::until(&format!("{more} more transactions"), limit, || {
@@ -72,7 +72,7 @@ impl Clients {
         })
     }
 
-    /// Their histories as one, and what is there in the end.
+    /// Ends the clients. Returns their histories as one, and the final state.
     pub fn end(self, cluster: &Cluster) -> Result<(Vec<Transaction>, Last)> {
         self.stop.store(true, Ordering::Relaxed);
         let mut history = Vec::new();

@@ -1,4 +1,4 @@
-//! The tables of a history, and what they hold in the end.
+//! The tables of a history, and their final state.
 
 use super::{Element, Key, Kind, SUM, Tenant};
 use crate::Result;
@@ -9,7 +9,7 @@ pub const LISTS: i32 = 3;
 pub const REGISTERS: i32 = 2;
 pub const ACCOUNTS: i32 = 5;
 
-/// What was there when all clients had ended.
+/// The state when all clients had ended.
 #[derive(Debug, Default)]
 pub struct Last {
     pub lists: BTreeMap<Key, Vec<Element>>,
@@ -21,14 +21,14 @@ pub fn name(tenant: Tenant) -> String {
     format!("tenant {tenant}")
 }
 
-/// By what tenants are routed, and moved.
+/// The strategy by which tenants are routed and moved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Space {
     Keys,
     Buckets,
 }
 
-/// Few, so that more than what is to move may be in one.
+/// There are few buckets, so that a bucket may contain more than the tenants that are to move.
 const BUCKETS: i32 = 6;
 
 impl Space {
@@ -39,7 +39,7 @@ impl Space {
         }
     }
 
-    /// The call that plans a split of tenants.
+    /// Returns the call that plans a split of tenants.
     pub fn plan(self, source: &str, target: &str, tenants: &[Tenant]) -> String {
         let names: Vec<String> = tenants.iter().map(|tenant| format!("'{}'", name(*tenant))).collect();
         let names = names.join(", ");
@@ -53,7 +53,7 @@ impl Space {
     }
 }
 
-/// On both shards, known to the master; the tenants' rows are on the first one.
+/// Creates the tables on both shards and registers them. The tenants' rows are on the first shard.
 pub fn create(cluster: &Cluster, space: Space, tenants: usize) -> Result<()> {
     for shard in &cluster.shards {
         cluster.owner_of(shard)?.batch_execute(&format!(
@@ -89,7 +89,7 @@ pub fn create(cluster: &Cluster, space: Space, tenants: usize) -> Result<()> {
     Ok(())
 }
 
-/// Each tenant's rows where its route is.
+/// Returns each tenant's rows from the shard that its route names.
 pub fn last(cluster: &Cluster, space: Space, tenants: usize) -> Result<Last> {
     let mut last = Last::default();
     let mut master = cluster.superuser()?;

@@ -1,4 +1,4 @@
-//! One session that calls, and judges what it is told.
+//! A session that makes calls and judges the answers.
 
 use crate::Result;
 use crate::cluster::DATABASE;
@@ -7,11 +7,11 @@ use postgres::{Client, NoTls};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// A call that waits ends by this setting.
+/// A call that waits is ended by this statement timeout.
 pub const TIMEOUT: Duration = Duration::from_millis(1_000);
-/// How much longer one may take on a busy machine that looks for its end now and then.
+/// How much longer a call may take on a busy machine, which checks for its end only now and then.
 const GRACE: Duration = Duration::from_secs(15);
-/// What a frame of a library, or a bug of ours, leaves in a text.
+/// What a stack frame of a library, or one of our bugs, leaves in a text.
 const TRACES: [&str; 12] = [
     "shardmaster::",
     "pgrx",
@@ -33,7 +33,7 @@ pub struct Caller {
     notices: Arc<Mutex<Vec<String>>>,
 }
 
-/// What a call was answered; None: it was carried out.
+/// The SQLSTATE of the answer, or `None` if the call was carried out.
 pub type Answer = Option<String>;
 
 impl Caller {
@@ -52,15 +52,15 @@ impl Caller {
         Ok(Caller { client, role: role.into(), notices })
     }
 
-    /// Makes the call and takes it back; the SQLSTATE that it was refused with. An error where
-    /// the answer is one that nobody should get.
+    /// Makes the call and rolls it back. Returns the SQLSTATE of a refusal, and an error if the answer is one
+    /// that nobody should get.
     pub fn make(&mut self, begin: &str, call: &str) -> Result<Answer> {
         let answer = self.commit(&format!("{begin}; {call}"));
         self.client.batch_execute("ROLLBACK").map_err(|e| self.wrong(call, &format!("and then: {e}")))?;
         answer
     }
 
-    /// The same, and it stays.
+    /// Makes the call without rolling it back.
     pub fn commit(&mut self, call: &str) -> Result<Answer> {
         let begun = Instant::now();
         let outcome = self.client.simple_query(call);

@@ -1,4 +1,4 @@
-//! What nobody thought of: every routine with every kind of argument, by every level, and
+//! Combinations that nobody thought of: every routine with every kind of argument, called by every level; and
 //! every text that a user can give, followed to the shards.
 
 pub mod call;

@@ -1,5 +1,5 @@
-//! What the extension has, as the server's own catalog tells: routines with their
-//! parameters and their level, tables, views and sequences.
+//! The extension's objects according to the server's catalog: routines with their parameters and their level,
+//! tables, views and sequences.
 
 use crate::Result;
 use postgres::Client;
@@ -10,25 +10,25 @@ pub struct Parameter {
 }
 
 pub struct Routine {
-    /// With its schema, quoted.
+    /// The name with its schema, quoted.
     pub name: String,
     pub is_procedure: bool,
     pub is_trigger: bool,
     pub parameters: Vec<Parameter>,
     pub is_variadic: bool,
-    /// The lowest level that may call it; None: the owner of the extension alone.
+    /// The lowest level that may call it, or `None` if only the extension's owner may.
     pub level: Option<String>,
-    /// Granted to PUBLIC.
+    /// Whether it is granted to PUBLIC.
     pub is_public: bool,
-    /// Its caller says which columns it gives.
+    /// Whether its caller declares the columns that it returns.
     pub is_declared: bool,
-    /// No statement calls it: the server says so before it looks for the right.
+    /// Whether no statement can call it. The server says so before it checks the right.
     pub is_for_server: bool,
-    /// Of NULL it makes NULL, without the right as well.
+    /// Whether it returns NULL for NULL, even without the right to call it.
     pub is_strict: bool,
 }
 
-/// All that depends on the extension or lies in its schema.
+/// Returns all routines that depend on the extension or are in its schema.
 pub fn all(client: &mut Client) -> Result<Vec<Routine>> {
     let query = "SELECT p.oid::regproc::text, p.prokind = 'p', p.prorettype = 'trigger'::regtype, p.provariadic <> 0,
                         r.level, p.proname = 'shard_for',
@@ -68,7 +68,7 @@ pub fn all(client: &mut Client) -> Result<Vec<Routine>> {
 }
 
 impl Routine {
-    /// The statement that calls it with these arguments.
+    /// Returns a statement that calls it with these arguments.
     pub fn call(&self, arguments: &[String]) -> String {
         let mut arguments = arguments.to_vec();
         if self.is_variadic
@@ -86,7 +86,7 @@ impl Routine {
     }
 }
 
-/// Tables, views and sequences, each with its kind and one of its columns.
+/// Returns tables, views and sequences, each with its kind and one of its columns.
 pub fn relations(client: &mut Client) -> Result<Vec<(String, char, String)>> {
     let query = "SELECT c.oid::regclass::text, c.relkind::text, quote_ident(a.attname)
                    FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = 1
@@ -100,7 +100,7 @@ pub fn relations(client: &mut Client) -> Result<Vec<(String, char, String)>> {
     Ok(client.query(query, &[])?.iter().map(|row| (row.get(0), kind(row.get(1)), row.get(2))).collect())
 }
 
-/// What is done to a relation by somebody who may not.
+/// Returns statements that use a relation, to be run by somebody who may not.
 pub fn touches(relation: &str, kind: char, column: &str) -> Vec<String> {
     if kind == 'S' {
         return vec![

@@ -1,7 +1,7 @@
-//! What of a statement is SQL, and what is only a text or a name in it.
+//! Separates the SQL in a statement from texts and quoted names.
 
-/// The statement without what stands in quotes: texts, names, and in bodies of functions what
-/// is quoted there. Comments stay: no text of a user belongs into one.
+/// Returns the statement without its quoted parts: texts, names, and quoted parts of function bodies.
+/// Comments remain, because no text of a user belongs in one.
 pub fn outside_quotes(statement: &str) -> String {
     let text: Vec<char> = statement.chars().collect();
     let mut outside = String::new();
@@ -28,7 +28,7 @@ pub fn outside_quotes(statement: &str) -> String {
     outside
 }
 
-/// Whether E stands before the quote, so that a backslash means something.
+/// Whether E stands before the quote, so that a backslash is an escape.
 fn is_escaped(before: &[char]) -> bool {
     let is_word = |c: &char| c.is_alphanumeric() || *c == '_';
     match before {
@@ -38,7 +38,7 @@ fn is_escaped(before: &[char]) -> bool {
     }
 }
 
-/// The length of a quoted text with its quotes.
+/// Returns the length of a quoted text, including its quotes.
 fn quoted(text: &[char], quote: char, is_escaped: bool) -> usize {
     let mut at = 1;
     while at < text.len() {
@@ -52,7 +52,7 @@ fn quoted(text: &[char], quote: char, is_escaped: bool) -> usize {
     text.len()
 }
 
-/// What comes up to and with an end.
+/// Returns the text up to an end, including the end.
 fn until(text: &[char], end: &str) -> (usize, String) {
     let end: Vec<char> = end.chars().collect();
     let found = (0..text.len()).find(|at| text[*at..].starts_with(&end));
@@ -60,7 +60,7 @@ fn until(text: &[char], end: &str) -> (usize, String) {
     (length, text[..length].iter().collect())
 }
 
-/// The tag of a dollar quote that begins here.
+/// Returns the tag of a dollar quote that begins here.
 fn tag(before: &[char], text: &[char]) -> Option<String> {
     if before.last().is_some_and(|c| c.is_alphanumeric() || *c == '_') {
         return None;

@@ -1,5 +1,5 @@
-//! Two shards on which everything that has a name has a hostile one: databases, schemas,
-//! roles, tables, columns, types, constraints, keys.
+//! Two shards on which everything that has a name has a hostile one: databases, schemas, roles, tables,
+//! columns, types, constraints and keys.
 
 use super::sql::outside_quotes;
 use super::texts::{MARK, NAMES, all, ident, literal, value};
@@ -11,10 +11,10 @@ use postgres::Client;
 /// The shards, and the keyspace of their tables.
 pub const SHARDS: [&str; 2] = [NAMES[0], NAMES[1]];
 pub const KEYSPACE: &str = NAMES[4];
-/// Others, each of one table: of ranges, and of keys of an enum.
+/// Two other keyspaces of one table each: one of ranges, and one whose keys are of an enum.
 pub const RANGES: &str = NAMES[5];
 pub const KINDS: &str = NAMES[3];
-/// Where they are.
+/// The databases, schemas and movers of the two shards.
 const DATABASES: [&str; 2] = [NAMES[3], NAMES[1]];
 const NAMESPACES: [&str; 2] = [NAMES[2], NAMES[0]];
 const MOVERS: [&str; 2] = [NAMES[1], NAMES[5]];
@@ -28,13 +28,13 @@ pub struct Table {
     pub payload: &'static str,
 }
 
-pub struct Stage {
+pub struct HostileCluster {
     pub cluster: Cluster,
     pub keys: Vec<&'static str>,
     pub tables: Vec<Table>,
 }
 
-/// Tables of which each takes some of the texts; no two columns of one have the same.
+/// Returns tables that use the texts. No two columns of a table have the same one.
 fn tables() -> Vec<Table> {
     let texts = all();
     let text = |number: usize| texts[number % texts.len()];
@@ -50,13 +50,13 @@ fn keyspace_of(number: usize) -> &'static str {
     }
 }
 
-impl Stage {
-    /// The tables of the first keyspace.
+impl HostileCluster {
+    /// Returns the tables of the first keyspace.
     pub fn of_keyspace(&self) -> impl Iterator<Item = &Table> {
         self.tables.iter().enumerate().filter(|(n, _)| keyspace_of(*n) == KEYSPACE).map(|(_, table)| table)
     }
 
-    pub fn new() -> Result<Stage> {
+    pub fn new() -> Result<HostileCluster> {
         let mut config = vec!["shared_preload_libraries = 'shardmaster, pg_stat_statements'"];
         config.extend(TRACKED);
         config.push("shardmaster.tail_interval = 20");
@@ -67,7 +67,7 @@ impl Stage {
             config.extend(TRACKED);
             cluster.servers.push(Server::start(["a", "b"][side], &config)?);
         }
-        let stage = Stage { cluster, keys: all(), tables: tables() };
+        let stage = HostileCluster { cluster, keys: all(), tables: tables() };
         for side in [0, 1] {
             stage.prepare(side)?;
         }
@@ -75,12 +75,12 @@ impl Stage {
         Ok(stage)
     }
 
-    /// A superuser's session in a shard's database.
+    /// Opens a superuser's session in a shard's database.
     pub fn on(&self, side: usize) -> Result<Client> {
         self.cluster.servers[side].superuser(DATABASES[side])
     }
 
-    /// A client's.
+    /// Opens a client's session in a shard's database.
     pub fn client(&self, side: usize) -> Result<Client> {
         self.cluster.servers[side].connect(DATABASES[side], CLIENT)
     }
@@ -152,7 +152,7 @@ impl Stage {
         Ok(())
     }
 
-    /// The shards for a master that does not know them.
+    /// Adds the shards to a master that does not know them.
     pub fn add_shards(&self, master: &mut Client) -> Result<()> {
         for side in [0, 1] {
             let conninfo = format!(
@@ -167,7 +167,7 @@ impl Stage {
         Ok(())
     }
 
-    /// Everything that a server has run, and has: nothing of it is a text that was obeyed.
+    /// Checks everything that a server has run and has: no text was executed.
     pub fn look(&self, client: &mut Client, what: &str) -> Result<()> {
         for row in client.query("SELECT query FROM pg_stat_statements", &[])? {
             let query: String = row.get(0);

@@ -1,10 +1,10 @@
-//! Texts that would like to be SQL, or something else that is obeyed. Each holds a word by
-//! which it is found, wherever it gets to.
+//! Texts that try to be executed as SQL, or as something else. Each contains a word by which it is found
+//! wherever it ends up.
 
-/// What no statement has outside of quotes, and what no relation is called.
+/// No statement contains this outside of quotes, and no relation has this name.
 pub const MARK: &str = "pwned";
 
-/// As names of shards, keyspaces and namespaces may be.
+/// Texts that are allowed as names of shards, keyspaces and namespaces.
 pub const NAMES: [&str; 6] = [
     "a'; CREATE TABLE pwned_1(); --",
     "b\"; CREATE TABLE pwned_2(); --",
@@ -14,7 +14,7 @@ pub const NAMES: [&str; 6] = [
     "SELECT pwned_6() AS \"x\" FROM 'y'",
 ];
 
-/// As names never are.
+/// Texts that are not allowed as names.
 pub const NO_NAMES: [&str; 9] = [
     "$$; CREATE TABLE pwned_7(); $$",
     "$agent$; CREATE TABLE pwned_8(); $agent$",
@@ -27,7 +27,7 @@ pub const NO_NAMES: [&str; 9] = [
     "x\r\nSet-Cookie: pwned_15",
 ];
 
-/// Keys, tables and columns may be all of these, and more.
+/// Keys, tables and columns may be all of the texts above, and these.
 const OTHERS: [&str; 10] = [
     "a',\"b\"}; CREATE TABLE pwned_16(); {",
     "\\.\nCREATE TABLE pwned_17();\n",
@@ -45,17 +45,17 @@ pub fn all() -> Vec<&'static str> {
     NAMES.into_iter().chain(NO_NAMES).chain(OTHERS).collect()
 }
 
-/// As SQL writes a name.
+/// Quotes a name for SQL.
 pub fn ident(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 
-/// As SQL writes a text, whatever is in it.
+/// Quotes a text for SQL, whatever it contains.
 pub fn literal(text: &str) -> String {
     format!("E'{}'", text.replace('\\', "\\\\").replace('\'', "''"))
 }
 
-/// As libpq writes a value of a connection string.
+/// Quotes a value of a libpq connection string.
 pub fn value(text: &str) -> String {
     format!("'{}'", text.replace('\\', "\\\\").replace('\'', "\\'"))
 }

@@ -1,9 +1,9 @@
-//! Arguments, as SQL: what fits, and what nobody should give.
+//! Arguments as SQL: plausible ones, and hostile ones.
 
 use super::routines::Parameter;
 
-/// What each kind of name, key and number could be, so that a call comes as far as it can;
-/// by the name of the parameter, in any routine.
+/// Values of names, keys and numbers for parameters of these names in any routine, so that a call gets as far
+/// as possible.
 const BY_NAME: &[(&str, &[&str])] = &[
     ("shard_key", &["'shard_a'", "'shard_b'", "'gpu_1'"]),
     ("source", &["'shard_a'"]),
@@ -57,8 +57,8 @@ const BY_NAME: &[(&str, &[&str])] = &[
     ("description", &["'moved'", "NULL"]),
 ];
 
-/// Texts that mean something somewhere: in SQL, in templates, in formats, in shells, in
-/// configurations and on terminals; and the longest.
+/// Texts with a meaning somewhere: in SQL, templates, formats, shells, configurations and terminals; and the
+/// longest text.
 const TEXTS: &[&str] = &[
     "''",
     "' '",
@@ -93,7 +93,7 @@ const TEXTS: &[&str] = &[
     "'pg_catalog.pg_class'",
 ];
 
-/// Numbers at their ends.
+/// Numbers at the limits of their types.
 const BIGINTS: &[&str] =
     &["'-9223372036854775808'", "9223372036854775807", "0", "-1", "2147483648", "4611686018427387904"];
 const INTEGERS: &[&str] = &["'-2147483648'", "2147483647", "0", "-1", "1000000"];
@@ -170,7 +170,7 @@ const OBJECTS: &[&str] = &[
 ];
 const SPANS: &[&str] = &["'empty'", "'(,)'", "'[\\x00,\\x01)'"];
 
-/// How a transaction may begin, and what a session may have set.
+/// Ways in which a transaction may begin, and settings of its session.
 pub const CONTEXTS: &[&str] = &[
     "BEGIN",
     "BEGIN ISOLATION LEVEL REPEATABLE READ",
@@ -186,7 +186,7 @@ pub const CONTEXTS: &[&str] = &[
     "BEGIN; SAVEPOINT s",
 ];
 
-/// What nobody should give for a parameter; empty: its type is not known here.
+/// Returns hostile values for a parameter. An empty list means that its type is unknown here.
 pub fn hostile(parameter: &Parameter) -> Vec<String> {
     let values = match parameter.type_name.as_str() {
         "text" | "name" => TEXTS,
@@ -211,10 +211,10 @@ pub fn hostile(parameter: &Parameter) -> Vec<String> {
     values.iter().chain(&["NULL"]).map(|value| cast(value, parameter)).collect()
 }
 
-/// What fits; the first of them fits best.
+/// Returns plausible values. The first one fits best.
 pub fn plausible(parameter: &Parameter) -> Vec<String> {
     let is_time = parameter.type_name.starts_with("timestamp");
-    // Keys of other types than text have no names.
+    // Only keys of type text have names.
     let is_key = ["key", "keys", "tenant"].contains(&parameter.name.as_str());
     let has_names = !is_time && (!is_key || parameter.type_name.starts_with("text"));
     if let Some((_, values)) = BY_NAME.iter().find(|(name, _)| *name == parameter.name && has_names) {

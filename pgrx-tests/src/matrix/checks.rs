@@ -1,11 +1,11 @@
-//! What must be true of a split that a fault has met: nothing lost, nothing twice, nothing left.
+//! Checks of a split after a fault: nothing is lost, nothing is there twice, and nothing is left behind.
 
 use super::{Cell, LIMIT, leftovers};
 use crate::ack_log::{self, Rows};
 use crate::{Result, wait};
 
 impl Cell<'_> {
-    /// Nothing lost, nothing twice, nothing left behind.
+    /// Checks that nothing is lost, nothing is there twice, and nothing is left behind.
     pub(super) fn check(&mut self) -> Result<()> {
         self.check_rows()?;
         let version = self.routing_version()?;
@@ -26,7 +26,7 @@ impl Cell<'_> {
         self.check_nothing_is_left()
     }
 
-    /// Each row on the target, none on the source.
+    /// Checks that each row is on the target, and none on the source.
     fn check_rows(&mut self) -> Result<()> {
         let closed = self.ack_log.take().ok_or("no ack_log")?.close()?;
         let (items, notes) = (self.rows_of(1, "items")?, self.rows_of(1, "notes")?);
@@ -59,7 +59,7 @@ impl Cell<'_> {
         self.client_goes_on()
     }
 
-    /// No object, no session of ours on a shard.
+    /// Checks that no object and no session of ours is left on a shard.
     fn check_nothing_is_left(&mut self) -> Result<()> {
         for (index, server) in self.cluster.servers.iter().enumerate() {
             let client = self.sessions.shard(self.cluster, index)?;

@@ -1,14 +1,14 @@
-//! The fault matrix: at a named point the worker, its master or one of its servers
-//! fails, and the split must come to its end as if nothing had been.
+//! The fault matrix: the worker, its master or one of its servers fails at an injection point, and the split
+//! must come to its end as if nothing had happened.
 
 mod checks;
+mod scope;
 mod sessions;
 mod tables;
-mod what;
 
+pub use scope::SplitScope;
 use sessions::Sessions;
 pub use tables::{AGENT_HAS_MORE, create_tables, leftovers, name_tables, objects};
-pub use what::What;
 
 use crate::ack_log::{self, AckLog, Rows};
 use crate::cluster::Cluster;
@@ -18,17 +18,17 @@ use postgres::Row;
 use std::time::{Duration, Instant};
 
 const LIMIT: Duration = Duration::from_secs(180);
-/// Between two looks at a split: each costs the master as much as a step of the split.
+/// The interval between two looks at a split. Each look costs the master as much as a step of the split.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// What happens at the point.
+/// The fault at the point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// By `shardmaster.fault`: error, exit or kill.
+    /// A value of `shardmaster.fault`: error, exit or kill.
     Fault(&'static str),
     /// pg_terminate_backend of the worker that is held there.
     Terminate,
-    /// An immediate stop of a server while the worker is held there, and its start.
+    /// An immediate stop of a server while the worker is held there, and then its start.
     Restart(Place),
 }
 
@@ -51,33 +51,33 @@ pub enum Place {
     Master,
 }
 
-/// Where a fault is injected: a named point, and when in the life of a split.
+/// Where a fault is injected: the point, and the time in the life of a split.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Injection {
     pub point: String,
-    /// Not at the first time: after the copy, at a step that only applies changes.
+    /// Whether it is injected not at the first time, but after the copy, at a step that only applies changes.
     pub tailing: bool,
 }
 
-/// A cluster of two servers, with tables that split after split moves tenants of.
+/// A cluster of two servers with tables. One split after another moves tenants of them.
 pub struct Matrix {
     cluster: Cluster,
     sessions: Sessions,
-    what: What,
+    what: SplitScope,
     tenants: usize,
 }
 
 impl Matrix {
-    pub fn new(what: What) -> Result<Matrix> {
+    pub fn new(what: SplitScope) -> Result<Matrix> {
         let cluster = Cluster::servers(2, &["fsync = off", "shardmaster.tail_interval = 50"])?;
         what.set_up(&mut cluster.superuser()?)?;
         tables::create_tables_of(&cluster, what.keyspace())?;
         Ok(Matrix { cluster, sessions: Sessions::default(), what, tenants: 0 })
     }
 
-    /// Every point that the server names, but for those of a full queue, of streams, of a redirect's end, of a reverse split,
-    /// of changed tables and of a cutover that is given up, which have tests of their own; those of a step twice, because the steps of a copy and the
-    /// steps that follow it find different things to do.
+    /// Returns every point that the server names, except for those of a full queue, streams, a redirect's
+    /// end, a reverse split, changed tables and an aborted cutover, which have tests of their own. Points of
+    /// a step are there twice, because the steps of a copy and the steps after it find different work.
     pub fn injections(&self) -> Result<Vec<Injection>> {
         let rows = self.cluster.superuser()?.query(
             "SELECT point FROM shard_split_points() WHERE point !~ '^((overflow|recovery|redirect|restart|reverse|reshape|streams?)_|cutover_reopened)'",
@@ -91,8 +91,7 @@ impl Matrix {
         Ok(points.into_iter().map(injection(false)).chain(again).collect())
     }
 
-    /// One cell: a split of a tenant of its own, with a fault at each of some points, none of
-    /// which may be there twice.
+    /// Runs one cell: a split of its own tenant, with a fault at each of these points. No point may be given twice.
     pub fn cell(&mut self, at: &[Injection], fault: Fault) -> Result<()> {
         let mut cell = Cell::prepare(self, at, fault)?;
         let outcome = cell.run();
@@ -103,22 +102,22 @@ impl Matrix {
 struct Cell<'a> {
     cluster: &'a mut Cluster,
     sessions: &'a mut Sessions,
-    what: What,
+    what: SplitScope,
     at: &'a [Injection],
     fault: Fault,
     tenant: String,
-    /// What this cell has written itself; a client writes beside it.
+    /// The rows that this cell has written itself. A client writes beside it.
     rows: Rows,
     ack_log: Option<AckLog>,
     split: i64,
-    /// Those before it, whose guards stay until the end.
+    /// The splits before it, whose guards stay until the end.
     earlier: Vec<i64>,
     version: i64,
-    /// Rows of both tables when the copy begins.
+    /// The number of rows of both tables when the copy begins.
     to_copy: i64,
-    /// The copy is behind the split.
+    /// Whether the copy is complete.
     tailing: bool,
-    /// Points at which the worker was held and struck.
+    /// The points at which the worker was held and struck.
     struck: Vec<&'a str>,
 }
 
@@ -145,11 +144,11 @@ impl<'a> Cell<'a> {
         let client = cell.sessions.master(cell.cluster)?;
         client.batch_execute("DELETE FROM shardmaster.fault_fired")?;
         match cell.what {
-            What::Tenant => {
+            SplitScope::Tenant => {
                 client.execute("SELECT shard_assign($1, 'shard_a')", &[&cell.tenant])?;
             }
-            What::ReturningRange => cell.move_there_and_back()?,
-            What::Bucket | What::Range => {}
+            SplitScope::ReturningRange => cell.move_there_and_back()?,
+            SplitScope::Bucket | SplitScope::Range => {}
         }
         cell.split = cell.plan(("shard_a", "shard_b"))?;
         cell.version = cell.routing_version()?;
@@ -161,7 +160,7 @@ impl<'a> Cell<'a> {
         self.what.plan(self.sessions.master(self.cluster)?, &self.tenant, way)
     }
 
-    /// Leaves a guard on either shard.
+    /// Leaves a guard on each shard.
     fn move_there_and_back(&mut self) -> Result<()> {
         for way in [("shard_a", "shard_b"), ("shard_b", "shard_a")] {
             let id = self.plan(way)?;
@@ -209,7 +208,7 @@ impl<'a> Cell<'a> {
         self.check()
     }
 
-    /// Up to cutover_pending; in between, rows with ids in a range are written.
+    /// Copies up to cutover_pending. Meanwhile it writes rows with ids in a range.
     fn copy(&mut self, from: i32, to: i32) -> Result<()> {
         self.call("shard_split_start_dual_write")?;
         self.reach("dual_write")?;
@@ -223,7 +222,7 @@ impl<'a> Cell<'a> {
         Cluster::set_by(self.sessions.master(self.cluster)?, "shardmaster.fault", fault)
     }
 
-    /// Sets what is yet to come: before the copy, or behind it.
+    /// Sets the remaining faults of this part: before the end of the copy, or after it.
     fn set_faults(&mut self, tailing: bool) -> Result<()> {
         self.tailing = tailing;
         let action = match self.fault {
@@ -249,12 +248,12 @@ impl<'a> Cell<'a> {
         Ok(())
     }
 
-    /// Routes, fences and guards let the client through to where its rows are.
+    /// Waits until routes, fences and guards let the client through to its rows.
     fn client_goes_on(&self) -> Result<()> {
         self.ack_log.as_ref().map_or(Ok(()), |ack_log| ack_log.wait_for(5, LIMIT))
     }
 
-    /// A call that is made again until a server takes it.
+    /// Makes a call, again and again until a server accepts it.
     fn call(&mut self, function: &str) -> Result<()> {
         let query = format!("SELECT {function}($1)");
         wait::until(function, LIMIT, || {
@@ -262,7 +261,7 @@ impl<'a> Cell<'a> {
             let called = master.and_then(|client| Ok(client.execute(&query, &[&self.split])?));
             match called {
                 Ok(_) => Ok(Some(())),
-                // A lost answer: the call may have been carried out already.
+                // The answer was lost, and the call has been carried out already.
                 Err(e) if e.sqlstate() == Some("55000") => Ok(Some(())),
                 Err(e) if e.sqlstate().is_none_or(|s| s.starts_with("57P") || s.starts_with("08")) => {
                     Ok(None)
@@ -272,9 +271,9 @@ impl<'a> Cell<'a> {
         })
     }
 
-    /// Waits for a phase, and injects the fault when the worker comes to the point.
+    /// Waits for a phase, and injects the fault when the worker reaches the point.
     fn reach(&mut self, phase: &str) -> Result<()> {
-        // Not shard_split_metrics, which asks the source each time.
+        // shard_split_metrics is not used here, because it asks the source each time.
         let query = "SELECT CASE WHEN finished_at IS NOT NULL THEN 'finished' ELSE phase END, activity,
                 coalesce(shardmaster.split_waits_for(id), ''), coalesce(error_message, '')
            FROM shardmaster.split_plan WHERE id = $1";
@@ -290,11 +289,11 @@ impl<'a> Cell<'a> {
             let (now, activity, waiting, error): (String, String, String, String) =
                 (row.get(0), row.get(1), row.get(2), row.get(3));
             self.strike(&waiting)?;
-            // The master may be struck between two looks: then the next one tells.
+            // The master may be struck between two looks. Then the next look tells.
             if now == phase && self.is_settled(phase).unwrap_or(false) {
                 return Ok(());
             }
-            // A cutover that a server's end has interrupted is set back: the operator asks again.
+            // If a server's end has interrupted a cutover, it is reverted. The operator requests it again.
             if phase == "completed" && now == "cutover_pending" && error.starts_with("cutover aborted") {
                 self.call("shard_split_cutover")?;
             }
@@ -308,12 +307,12 @@ impl<'a> Cell<'a> {
         }
     }
 
-    /// One row about the split.
+    /// Queries one row about the split.
     fn look(&mut self, query: &str) -> Result<Row> {
         Ok(self.sessions.master(self.cluster)?.query_one(query, &[&self.split])?)
     }
 
-    /// A phase whose last steps are behind it.
+    /// Whether the last steps of a phase are over.
     fn is_settled(&mut self, phase: &str) -> Result<bool> {
         if phase != "completed" {
             return Ok(true);
@@ -322,7 +321,7 @@ impl<'a> Cell<'a> {
         Ok(self.look(query)?.get(0))
     }
 
-    /// What is to happen where the worker is held, and lets it go on to the next point.
+    /// Injects the fault where the worker is held, and lets it continue to the next point.
     fn strike(&mut self, waiting: &str) -> Result<()> {
         let held = |one: &&Injection| waiting == format!("held at point \"{}\"", one.point);
         let Some(held) = self.at.iter().find(held) else { return Ok(()) };
@@ -340,7 +339,7 @@ impl<'a> Cell<'a> {
         self.set_faults(self.tailing)
     }
 
-    /// Ends the worker while it is held; the next one may be held as well.
+    /// Ends the worker while it is held. The next worker may be held as well.
     fn terminate(&mut self) -> Result<()> {
         let query = "SELECT pid, pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = $1";
         let client = self.sessions.master(self.cluster)?;
@@ -355,7 +354,7 @@ impl<'a> Cell<'a> {
         })
     }
 
-    /// Points of a kind at which nothing has happened yet.
+    /// Returns points of a kind at which nothing has happened yet.
     fn unreached(&mut self, kind: impl Fn(&Injection) -> bool) -> Result<Vec<&'a str>> {
         let query = "SELECT split_part(fault, '=', 1) FROM shardmaster.fault_fired";
         let rows = self.sessions.master(self.cluster)?.query(query, &[])?;
@@ -365,7 +364,7 @@ impl<'a> Cell<'a> {
         Ok(points.filter(|point| !happened(point)).collect())
     }
 
-    /// Inserts, updates and deletes of the tenant's rows with ids in a range.
+    /// Inserts, updates and deletes the tenant's rows with ids in a range.
     fn write(&mut self, server: usize, from: i32, to: i32) -> Result<()> {
         let client = self.sessions.shard(self.cluster, server)?;
         let mut transaction = client.transaction()?;

@@ -1,5 +1,5 @@
-//! A superuser's sessions that are kept from one question to the next, and from one cell to
-//! the next: opening them took most of the matrix' time.
+//! A superuser's sessions, which are kept from one query to the next, and from one cell to the next. Opening
+//! them took most of the time of the matrix.
 
 use crate::Result;
 use crate::cluster::{Cluster, DATABASE};
@@ -20,13 +20,13 @@ impl Sessions {
         valid(&mut self.master, &cluster.master)
     }
 
-    /// On the server of a shard, by its index.
+    /// Returns the session on the server of a shard, by its index.
     pub fn shard(&mut self, cluster: &Cluster, index: usize) -> Result<&mut Client> {
         valid(&mut self.shards[index], &cluster.servers[index])
     }
 }
 
-/// The session, or another one where its server was struck meanwhile.
+/// Returns the session, or a new one if its server was struck meanwhile.
 fn valid<'a>(kept: &'a mut Option<Client>, server: &Server) -> Result<&'a mut Client> {
     if let Some(client) = kept
         && client.is_valid(LIMIT).is_err()

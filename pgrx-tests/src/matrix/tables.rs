@@ -1,10 +1,10 @@
-//! The tables that splits of the matrix move, and what is left of splits in a database.
+//! The tables that splits of the matrix move, and the objects that splits leave in a database.
 
 use crate::Result;
 use crate::cluster::{CLIENT, Cluster, OWNER};
 use postgres::Client;
 
-/// Two tables, one of which refers to the other, on both shards, known to the master.
+/// Creates two tables, one of which refers to the other, on both shards, and registers them.
 pub fn create_tables(cluster: &Cluster) -> Result<()> {
     create_tables_of(cluster, "default")
 }
@@ -23,7 +23,7 @@ pub(super) fn create_tables_of(cluster: &Cluster, keyspace: &str) -> Result<()> 
     name_tables(&mut cluster.superuser()?, keyspace)
 }
 
-/// Tells a master of them.
+/// Registers the tables with a master.
 pub fn name_tables(master: &mut Client, keyspace: &str) -> Result<()> {
     for table in ["items", "notes"] {
         let query = "SELECT shard_table_add($1, 'tenant', $2, key_type => 'text')";
@@ -32,13 +32,13 @@ pub fn name_tables(master: &mut Client, keyspace: &str) -> Result<()> {
     Ok(())
 }
 
-/// The schema of the agent where it has more than stays until the shard is dropped.
+/// Whether the agent's schema has more than what stays until the shard is dropped.
 pub const AGENT_HAS_MORE: &str =
     "EXISTS (SELECT FROM pg_class c WHERE c.relnamespace = to_regnamespace('shardmaster_agent')
                   AND c.relkind IN ('r', 'S', 'p', 'v') AND c.relname NOT IN ('master', 'decision'))
     OR EXISTS (SELECT FROM pg_proc p WHERE p.pronamespace = to_regnamespace('shardmaster_agent'))";
 
-/// Every object of ours in a database, but what stays until the shard is dropped.
+/// Returns every object of ours in a database, except those that stay until the shard is dropped.
 pub fn leftovers(client: &mut Client) -> Result<Vec<String>> {
     let query = format!(
         "SELECT 'schema ' || nspname FROM pg_namespace
@@ -49,8 +49,8 @@ pub fn leftovers(client: &mut Client) -> Result<Vec<String>> {
     Ok(rows.iter().map(|row| row.get(0)).collect())
 }
 
-/// Every object of a database, ours or not, but what stays until the shard is dropped: what is there
-/// afterwards must be what was there before. What a table has for long values goes with it.
+/// Returns every object of a database, ours or not, except those that stay until the shard is dropped. The
+/// result must be the same before and after. A table's TOAST table belongs to the table.
 pub fn objects(client: &mut Client) -> Result<Vec<String>> {
     let query = format!(
         "SELECT name FROM (

@@ -1,4 +1,4 @@
-//! One etcd on the loopback: where Patroni keeps who leads.
+//! One etcd on the loopback, in which Patroni records the leader.
 
 use super::free_port;
 use crate::process::{Directory, Process};
@@ -10,7 +10,7 @@ use std::time::Duration;
 const START_LIMIT: Duration = Duration::from_secs(30);
 
 pub struct Etcd {
-    // Stopped before its directory goes.
+    // It is stopped before its directory is removed.
     _process: Process,
     _directory: Directory,
     pub port: u16,

@@ -1,4 +1,4 @@
-//! One server of a pair: Patroni and the PostgreSQL that it runs.
+//! One server of a pair: Patroni and its PostgreSQL.
 
 use super::{LOOP_WAIT, Protection, RETRY_TIMEOUT, TTL, free_port};
 use crate::process::Process;
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-/// A REST call of Patroni that takes longer is none.
+/// A REST call of Patroni that takes longer counts as failed.
 const REST_LIMIT: Duration = Duration::from_millis(800);
 const GONE_LIMIT: Duration = Duration::from_secs(30);
 const CONNECT_LIMIT: Duration = Duration::from_secs(3);
@@ -26,7 +26,7 @@ pub struct Node {
 }
 
 impl Node {
-    /// Writes what Patroni reads; `parameters` are lines of YAML for the cluster's configuration.
+    /// Writes Patroni's configuration. `parameters` are lines of YAML for the cluster's configuration.
     pub fn create(scope: &Scope<'_>, name: &str, dir: PathBuf) -> Result<Node> {
         fs::create_dir(&dir)?;
         let node = Node {
@@ -51,35 +51,35 @@ impl Node {
         Ok(())
     }
 
-    /// The server dies, all of its processes at once; Patroni sees it.
+    /// Kills all processes of the server at once. Patroni notices it.
     pub fn kill_postgres(&self) -> Result<()> {
         signal_all_in(&self.data(), libc::SIGKILL).map(drop)
     }
 
-    /// Patroni and its server die. Kills do not reach the kernel: what was written to a file stays
-    /// written, so `fsync = off` forgets nothing here.
+    /// Kills Patroni and its server. Kills do not affect the kernel, so what was written to a file stays
+    /// written, and `fsync = off` loses nothing here.
     pub fn kill(&mut self) -> Result<()> {
         self.kill_patroni();
-        // And what Patroni was just running: a rewind, a copy.
+        // This includes whatever Patroni was just running, like a rewind or a copy.
         wait::until("the processes of a node to be gone", GONE_LIMIT, || {
             Ok((self.signal_all(libc::SIGKILL)? == 0).then_some(()))
         })
     }
 
-    /// Its server goes on, and nobody looks after it.
+    /// Kills Patroni alone. Its server continues, and nobody looks after it.
     pub fn kill_patroni(&mut self) {
         if let Some(process) = self.patroni.take() {
             process.kill();
         }
     }
 
-    /// All of it stands still, with its sockets open.
+    /// Stops all processes where they are, with their sockets open.
     pub fn freeze(&mut self) -> Result<()> {
         self.is_frozen = true;
         self.signal_all(libc::SIGSTOP).map(drop)
     }
 
-    /// Whatever was done to it.
+    /// Brings the node back, whatever was done to it.
     pub fn bring_back(&mut self) -> Result<()> {
         if std::mem::take(&mut self.is_frozen) {
             return self.signal_all(libc::SIGCONT).map(drop);
@@ -87,7 +87,7 @@ impl Node {
         self.start()
     }
 
-    /// How many processes there were.
+    /// Signals all processes, and returns their number.
     fn signal_all(&self, number: i32) -> Result<usize> {
         Ok(signal_all_in(&self.dir, number)? + signal_all_in(&self.data(), number)?)
     }
@@ -100,12 +100,12 @@ impl Node {
         self.patroni.is_some() && !self.is_frozen
     }
 
-    /// It holds the leader's key, and its server takes writes.
+    /// Whether it holds the leader's key and its server takes writes.
     pub fn is_leader(&self) -> bool {
         self.is_running() && self.rest_says("/primary")
     }
 
-    /// It may take over: etcd names it as the synchronous standby.
+    /// Whether it may take over, because etcd names it as the synchronous standby.
     pub fn is_synchronous(&self) -> bool {
         self.is_running() && self.rest_says("/synchronous")
     }
@@ -141,7 +141,7 @@ impl Node {
         self.dir.join("data")
     }
 
-    /// What Patroni and the server have said.
+    /// Returns the output of Patroni and the server.
     pub fn said(&self) -> String {
         fs::read_to_string(self.dir.join("log")).unwrap_or_default()
     }
@@ -207,7 +207,7 @@ postgresql:
     }
 }
 
-/// How many processes there were whose working directory it is.
+/// Signals all processes whose working directory it is, and returns their number.
 fn signal_all_in(dir: &Path, number: i32) -> Result<usize> {
     if !dir.exists() {
         return Ok(0);
@@ -233,7 +233,7 @@ impl Drop for Node {
     }
 }
 
-/// What both servers of a pair have in common.
+/// The settings that both servers of a pair share.
 pub struct Scope<'a> {
     pub name: &'a str,
     pub etcd: u16,

@@ -1,7 +1,7 @@
-//! Drives splits there and back, whatever becomes of the servers: each call is tried again until
-//! the master has taken it, and a cutover that was given up is asked for once more.
+//! Drives splits there and back, whatever happens to the servers. Each call is repeated until the master has
+//! accepted it, and an aborted cutover is requested once more.
 
-use super::pulse::Span;
+use super::heartbeat::Span;
 use crate::cluster::Cluster;
 use crate::random::Random;
 use crate::{Error, Result};
@@ -9,11 +9,11 @@ use postgres::{Client, NoTls};
 use std::time::{Duration, Instant};
 
 const PACE: Duration = Duration::from_millis(100);
-/// A split that does not move for so long, while its operator wants it to, hangs.
+/// A split that makes no progress for so long, while its operator wants it to, hangs.
 const HANGS: Duration = Duration::from_secs(150);
-/// Splits that stop so often do not only wait for a server.
+/// Splits that stop more often than this do not only wait for a server.
 const MOST_FAILURES: usize = 10;
-/// A session that does not answer for so long is none.
+/// A session that does not answer for so long is given up.
 const ANSWERED: &str = "SET statement_timeout = '5s'";
 
 const STATE: &str = "
@@ -33,27 +33,27 @@ struct State {
     activity: String,
     error: String,
     is_finished: bool,
-    /// Changes whenever the split gets on.
+    /// It changes whenever the split makes progress.
     mark: String,
     step: String,
     waits_for: String,
 }
 
-/// What it has done, and what it has waited for.
+/// What the operator has done, and what it has waited for.
 #[derive(Default, Debug)]
-pub struct Done {
+pub struct OperatorReport {
     pub forward: usize,
     pub reversed: usize,
     pub rolled_back: usize,
-    /// Cutovers that were given up and asked for again.
+    /// Cutovers that were aborted and requested again.
     pub given_up: usize,
-    /// Splits that stopped with an error and were resumed, and why.
+    /// Errors of splits that stopped and were resumed.
     pub failed: Vec<String>,
-    /// The error that ended it.
+    /// The error that ended the run.
     pub stuck: Option<String>,
-    /// Calls that were refused though the master was there.
+    /// Calls that the master itself refused.
     pub refused: Vec<String>,
-    /// Times in which a split did not get on.
+    /// Times in which a split made no progress.
     pub stalls: Vec<(Span, String)>,
 }
 
@@ -62,16 +62,22 @@ pub struct Operator<'a> {
     tenants: Vec<&'a str>,
     random: Random,
     master: Option<Client>,
-    done: Done,
+    done: OperatorReport,
 }
 
 impl<'a> Operator<'a> {
     pub fn new(cluster: &'a Cluster, tenants: Vec<&'a str>, seed: u64) -> Operator<'a> {
-        Operator { cluster, tenants, random: Random::new(seed ^ 0x5eed), master: None, done: Done::default() }
+        Operator {
+            cluster,
+            tenants,
+            random: Random::new(seed ^ 0x5eed),
+            master: None,
+            done: OperatorReport::default(),
+        }
     }
 
-    /// Splits until the time is over, and the last one to its end.
-    pub fn run(mut self, goes_on: impl Fn() -> bool) -> Done {
+    /// Runs splits until the time is over, and the last one to its end.
+    pub fn run(mut self, goes_on: impl Fn() -> bool) -> OperatorReport {
         while goes_on() {
             if let Err(error) = self.one_split() {
                 self.done.stuck = Some(error.to_string());
@@ -83,7 +89,7 @@ impl<'a> Operator<'a> {
 
     fn one_split(&mut self) -> Result<()> {
         let id = self.plan()?;
-        // Each run has one of these.
+        // Each run has at least one rollback.
         let is_due = self.done.forward > 0 && self.done.rolled_back == 0;
         if self.random.percent(20) || is_due {
             return self.undo(id);
@@ -91,7 +97,7 @@ impl<'a> Operator<'a> {
         self.cut_over(id)?;
         self.done.forward += 1;
         let mut there = id;
-        // Back, and there once more, now and then.
+        // Now and then the split is reversed, and then reversed once more.
         for percent in [55, 30] {
             if !self.random.percent(percent) {
                 break;
@@ -102,7 +108,7 @@ impl<'a> Operator<'a> {
         self.finish(there)
     }
 
-    /// A plan for all tenants, from where they are.
+    /// Plans a split of all tenants from the shard where they are.
     fn plan(&mut self) -> Result<i64> {
         let open = "SELECT max(id) FROM shardmaster.split_plan
                      WHERE reverse_of IS NULL AND finished_at IS NULL AND phase <> 'rolled_back'";
@@ -111,7 +117,7 @@ impl<'a> Operator<'a> {
         let tenants: Vec<String> = self.tenants.iter().map(|name| (*name).to_owned()).collect();
         let began = Instant::now();
         loop {
-            // The answer to a plan that was made may have been lost.
+            // The plan may exist, and only its answer was lost.
             let made = self.ask(|master| {
                 let open: Option<i64> = master.query_one(open, &[])?.get(0);
                 match open {
@@ -138,7 +144,7 @@ impl<'a> Operator<'a> {
         })
     }
 
-    /// Gives a split up while it copies.
+    /// Rolls a split back while it copies.
     fn undo(&mut self, id: i64) -> Result<()> {
         let patience = Duration::from_millis(self.random.below(3_000) as u64);
         let began = Instant::now();
@@ -157,7 +163,7 @@ impl<'a> Operator<'a> {
         Ok(())
     }
 
-    /// Sends clients back; the split that did it.
+    /// Reverses a split, and returns the reverse split.
     fn take_back(&mut self, id: i64) -> Result<i64> {
         let way_back = "SELECT max(id) FROM shardmaster.split_plan WHERE reverse_of = $1";
         let began = Instant::now();
@@ -188,7 +194,7 @@ impl<'a> Operator<'a> {
         })
     }
 
-    /// Looks and asks until the split is there. Notes the times in which it does not get on.
+    /// Looks and makes calls until the split has reached its goal. Records the times without progress.
     fn drive(&mut self, id: i64, next: impl Fn(&State) -> Next) -> Result<()> {
         let (mut mark, mut since, mut last) = (String::new(), Instant::now(), String::new());
         let (mut was_asked, mut waits) = (false, Vec::<String>::new());
@@ -225,7 +231,7 @@ impl<'a> Operator<'a> {
                     Next::Reverse(there) => {
                         self.done.given_up += usize::from(was_asked && !state.error.is_empty());
                         was_asked = true;
-                        // A failover in its middle may have it copied again.
+                        // After a failover in the middle, the reverse split may have to copy again.
                         self.call(there, "reverse");
                     }
                 }
@@ -239,7 +245,7 @@ impl<'a> Operator<'a> {
 
     fn note_stall(&mut self, id: i64, from: Instant, state: &str) {
         let span = Span { from, to: Instant::now() };
-        if span.length() > super::pulse::NOTABLE {
+        if span.length() > super::heartbeat::NOTABLE {
             self.done.stalls.push((span, format!("split {id}: {state}")));
         }
     }
@@ -268,7 +274,7 @@ impl<'a> Operator<'a> {
         }
     }
 
-    /// What the master itself has refused.
+    /// Records errors of the master itself.
     fn note(&mut self, what: &str, error: &Error) {
         let is_refused =
             error.sqlstate().is_some_and(|s| !s.starts_with("57") && !s.starts_with("08") && s != "25006");
@@ -277,7 +283,7 @@ impl<'a> Operator<'a> {
         }
     }
 
-    /// By a session that is kept while it answers.
+    /// Asks in a session that is kept while it answers.
     fn ask<T>(&mut self, question: impl Fn(&mut Client) -> Result<T>) -> Result<T> {
         let mut client = match self.master.take() {
             Some(client) => client,
@@ -296,12 +302,12 @@ impl<'a> Operator<'a> {
     }
 }
 
-/// What the operator does where the split is.
+/// What the operator does at the split's current phase.
 enum Next {
     Reached,
     Wait,
     Call(&'static str),
     Cutover,
-    /// Of the split whose reverse split it is.
+    /// Calls for the split that is to be reversed.
     Reverse(i64),
 }

@@ -1,4 +1,4 @@
-//! Two servers under Patroni, of which one leads.
+//! Two servers under Patroni, one of which leads.
 
 use super::node::{Node, Scope};
 use crate::process::Directory;
@@ -7,20 +7,20 @@ use crate::{Result, wait};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Two initdb and pg_basebackup on a busy machine, or a rewind that fails and a copy after it.
+/// The time for two initdb and a pg_basebackup on a busy machine, or for a rewind that fails and a copy after it.
 pub const READY_LIMIT: Duration = Duration::from_secs(120);
 
-/// What an acknowledged commit has been written to.
+/// The servers to which an acknowledged commit has been written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protection {
-    /// The leader alone: a failover forgets commits. To see that tests notice.
+    /// The leader alone, so a failover loses commits. This shows that the tests notice it.
     None,
-    /// `synchronous_mode`: both servers; while there is no standby the leader alone, and nobody takes
-    /// over from it. Patroni 3.0.2 forgets commits all the same: where it is started beside a server
-    /// that went on without it, it first writes a configuration without a standby, which lets commits
-    /// through that the new leader does not have, and then looks who leads.
+    /// `synchronous_mode`: both servers. While there is no standby, the leader alone, and nobody takes over
+    /// from it. Patroni 3.0.2 loses commits all the same. If it is started beside a server that went on
+    /// without it, it first writes a configuration without a standby. That lets commits through that the new
+    /// leader does not have. Only then does it check who leads.
     Synchronous,
-    /// `synchronous_mode_strict`: both servers, always. Without a standby nobody writes.
+    /// `synchronous_mode_strict`: always both servers. Without a standby nobody writes.
     Strict,
 }
 
@@ -31,7 +31,7 @@ pub struct Pair {
 }
 
 impl Pair {
-    /// Makes and starts both; returns when the second is a synchronous standby of the first.
+    /// Makes and starts both servers. Returns when the second is a synchronous standby of the first.
     pub fn start(name: &str, etcd: u16, protection: Protection, parameters: &[String]) -> Result<Pair> {
         let directory = Directory::new("pair")?;
         let scope = Scope { name, etcd, protection, parameters };
@@ -47,12 +47,12 @@ impl Pair {
         self.nodes[n].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Which of the two leads.
+    /// Returns which of the two leads.
     pub fn leader(&self) -> Option<usize> {
         (0..2).find(|n| self.node(*n).is_leader())
     }
 
-    /// The leader, if the other one may take over at once.
+    /// Returns the leader if the other server may take over at once.
     pub fn protected_leader(&self, protection: Protection) -> Option<usize> {
         let leader = self.leader()?;
         let other = self.node(1 - leader);
@@ -72,7 +72,7 @@ impl Pair {
         })
     }
 
-    /// What is like one server for clients: whichever of the two takes writes.
+    /// Returns both as one server for clients, which use whichever of the two takes writes.
     pub fn server(&self) -> Result<Server> {
         let addresses = (0..2).map(|n| {
             let node = self.node(n);

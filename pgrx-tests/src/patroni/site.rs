@@ -6,12 +6,12 @@ use super::{CUTOVER_TIMEOUT, REMOTE_TIMEOUT};
 use crate::Result;
 use crate::cluster::{Cluster, DATABASE};
 
-/// Index of the master among the pairs; shards follow.
+/// The index of the master among the pairs. The shards follow.
 pub const MASTER: usize = 0;
 pub const NAMES: [&str; 3] = ["master", "shard_a", "shard_b"];
 
 pub struct Site {
-    // Clients of the pairs, gone before them.
+    // The cluster is a client of the pairs, and is dropped before them.
     pub cluster: Cluster,
     pub pairs: Vec<Pair>,
     pub protection: Protection,
@@ -19,8 +19,8 @@ pub struct Site {
 }
 
 impl Site {
-    /// Starts everything; returns when each pair has a leader and a standby that may take over.
-    /// `parameters` are more lines of YAML for the master.
+    /// Starts everything. Returns when each pair has a leader and a standby that may take over. `parameters`
+    /// are more lines of YAML for the master.
     pub fn start(protection: Protection, parameters: &[String]) -> Result<Site> {
         let etcd = Etcd::start()?;
         let mut pairs = Vec::new();
@@ -40,14 +40,14 @@ impl Site {
         Ok(Site { cluster, pairs, protection, _etcd: etcd })
     }
 
-    /// Every pair has its leader and its standby again.
+    /// Waits until every pair has its leader and its standby again.
     pub fn wait_protected(&self) -> Result<()> {
         self.pairs.iter().try_for_each(|pair| pair.wait_protected(self.protection))
     }
 }
 
-/// Parameters of every server. What is killed here are processes, and files keep what these have
-/// written: without fsync nothing is forgotten, and the machine has time for what is tested.
+/// Parameters of every server. Only processes are killed here, and what they have written stays in the files.
+/// So nothing is lost without fsync, and it leaves the machine more time for the tests.
 fn common() -> Vec<String> {
     let lines = [
         "fsync: 'off'",
@@ -56,7 +56,7 @@ fn common() -> Vec<String> {
         "max_worker_processes: 24",
         "shared_buffers: 48MB",
         "max_wal_size: 256MB",
-        // A standby that comes back is soon there.
+        // This makes a returning standby catch up sooner.
         "wal_retrieve_retry_interval: 300ms",
         "log_line_prefix: '%m [%p] %q%a '",
     ];

@@ -1,43 +1,43 @@
-//! What came of a run: the numbers, and what was promised of them.
+//! The results of a run: the numbers, and whether the promises hold.
 
-use super::operator::Done;
-use super::pulse::{Beats, Span};
+use super::heartbeat::{HeartbeatReport, Span};
+use super::kills::{Kill, KillMethod};
+use super::operator::OperatorReport;
 use super::site::NAMES;
-use super::strikes::{How, Strike};
 use super::{CUTOVER_TIMEOUT, LOOP_WAIT, REMOTE_TIMEOUT, TTL};
 use crate::records::{self, Fact, milliseconds};
 use crate::workload::Report;
 use std::fmt;
 use std::time::Duration;
 
-/// A promotion; with one standby also the old leader's crash recovery and rewind. On a machine that
-/// does much else each takes its time, and none of it is a split's.
+/// The time of a promotion, and with one standby also of the old leader's crash recovery and rewind. Each
+/// takes its time on a busy machine, and none of it is caused by a split.
 const PROMOTION: Duration = Duration::from_secs(60);
-/// Beyond what deadlines say.
+/// The grace beyond the deadlines.
 const GRACE: Duration = Duration::from_secs(3);
 /// The longest pause between two attempts of a worker.
 const MAX_BACKOFF: Duration = Duration::from_secs(15);
 
-/// A split that stood still for longer than this is worth a line.
+/// A split that made no progress for longer than this gets a line.
 const NOTABLE: Duration = Duration::from_secs(4);
 
 pub struct Summary {
-    pub strikes: Vec<Strike>,
-    pub beats: Beats,
-    pub done: Done,
+    pub kills: Vec<Kill>,
+    pub beats: HeartbeatReport,
+    pub done: OperatorReport,
     pub report: Report,
-    /// Times in which a client got no write through.
+    /// Times in which no write of a client came through.
     pub gaps: Vec<Span>,
 }
 
-/// The longest of some times, and the longest of what is left of each without outages.
+/// The longest of some times, and the longest that remains of each without outages.
 struct Longest {
     whole: Duration,
     beyond: Duration,
 }
 
 impl Summary {
-    /// What is not as it was promised.
+    /// Returns the promises that do not hold.
     pub fn broken(&self) -> Vec<String> {
         let mut broken = Vec::new();
         let mut must = |holds: bool, what: String| {
@@ -48,7 +48,7 @@ impl Summary {
         must(self.beats.lost == 0, format!("Patroni forgot acknowledged commits: {:?}", self.beats.losses));
         must(self.report.is_clean(), format!("{}", self.report));
         for (how, time) in self.failovers() {
-            // Who needs a standby to acknowledge needs both servers.
+            // A pair that needs a standby for an acknowledgement needs both servers.
             let away = how.back_after().unwrap_or_default().max(Duration::from_secs(TTL + LOOP_WAIT));
             must(time <= away + PROMOTION, format!("after a kill of {how} nobody wrote for {time:?}"));
         }
@@ -63,12 +63,12 @@ impl Summary {
         broken
     }
 
-    /// For docs/internals/reliability.md.
+    /// Writes the record for docs/internals/reliability.md.
     pub fn keep(&self) {
         let (done, report, clients) = (&self.done, &self.report, self.clients());
         let failover = self.failovers().into_iter().map(|(_, time)| time).max().unwrap_or_default();
         let facts: [Fact<'_>; 11] = [
-            ("kills", &self.strikes.len()),
+            ("kills", &self.kills.len()),
             ("forward", &done.forward),
             ("reversed", &done.reversed),
             ("rolled_back", &done.rolled_back),
@@ -95,7 +95,7 @@ impl Summary {
         self.longest(self.done.stalls.iter().map(|(span, _)| span))
     }
 
-    /// Those splits that stood still for long after their servers were there again.
+    /// Returns the splits that made no progress for long after their servers were back.
     fn notable_stalls(&self) -> Vec<(Duration, &str)> {
         let outages = self.outages();
         let beyond = |span: &Span| span.length().saturating_sub(span.covered_by(&outages));
@@ -112,14 +112,14 @@ impl Summary {
         }
     }
 
-    /// How long each pair took no writes after a kill.
-    fn failovers(&self) -> Vec<(How, Duration)> {
-        let of = |strike: &Strike| {
-            let outages = &self.beats.outages[strike.pair];
-            let outage = outages.iter().find(|span| span.to > strike.at)?;
-            Some((strike.how, outage.to.saturating_duration_since(strike.at)))
+    /// Returns how long each pair took no writes after a kill.
+    fn failovers(&self) -> Vec<(KillMethod, Duration)> {
+        let of = |kill: &Kill| {
+            let outages = &self.beats.outages[kill.pair];
+            let outage = outages.iter().find(|span| span.to > kill.at)?;
+            Some((kill.how, outage.to.saturating_duration_since(kill.at)))
         };
-        self.strikes.iter().filter_map(of).collect()
+        self.kills.iter().filter_map(of).collect()
     }
 }
 
@@ -132,12 +132,12 @@ impl fmt::Display for Summary {
         write!(f, "{}", self.report)?;
         let mut line = |name: &str, value: String| writeln!(f, "{name:<38}{value}");
         let kills = |pair: usize| {
-            let of: Vec<&Strike> = self.strikes.iter().filter(|strike| strike.pair == pair).collect();
-            let at_points = of.iter().filter(|strike| strike.point.is_some()).count();
+            let of: Vec<&Kill> = self.kills.iter().filter(|kill| kill.pair == pair).collect();
+            let at_points = of.iter().filter(|kill| kill.point.is_some()).count();
             format!("{} {} ({at_points} at named points)", NAMES[pair], of.len())
         };
         line("kills of leaders", (0..NAMES.len()).map(kills).collect::<Vec<_>>().join(", "))?;
-        for how in How::ALL {
+        for how in KillMethod::ALL {
             let mut times: Vec<Duration> =
                 self.failovers().into_iter().filter(|(of, _)| *of == how).map(|(_, time)| time).collect();
             times.sort_unstable();
@@ -168,7 +168,7 @@ impl fmt::Display for Summary {
         writeln!(
             f,
             "patroni: {} kills; splits {} forward, {} reversed, {} rolled back; {} acknowledged, {} lost, {} doubled, {} misplaced; longest stall of a client {}, of a split {}; failovers up to {}",
-            self.strikes.len(),
+            self.kills.len(),
             done.forward,
             done.reversed,
             done.rolled_back,

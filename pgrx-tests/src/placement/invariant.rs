@@ -1,5 +1,4 @@
-//! What must hold in every snapshot of the master: one query each, which returns what is
-//! wrong.
+//! Invariants of every snapshot of the master: one query each, which returns violations.
 
 use crate::Result;
 use postgres::{Client, IsolationLevel};
@@ -84,7 +83,7 @@ fn queries() -> Vec<(&'static str, String)> {
     ]
 }
 
-/// Everything that is wrong, in one snapshot.
+/// Returns all violations in one snapshot.
 pub fn violations(client: &mut Client) -> Result<Vec<String>> {
     let mut snapshot =
         client.build_transaction().isolation_level(IsolationLevel::RepeatableRead).read_only(true).start()?;

@@ -1,5 +1,4 @@
-//! Placement under test: what must hold at any time, a model of it, and sessions that
-//! reserve, confirm, cancel and die.
+//! Tests of placement: invariants, a model, and sessions that reserve, confirm, cancel and die.
 
 pub mod invariant;
 pub mod model;

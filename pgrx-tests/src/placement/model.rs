@@ -1,8 +1,8 @@
-//! A model of placement that fits on a page: what one session must see.
+//! A model of placement that fits on a page. It predicts what one session sees.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Leases that a reservation ends on its way.
+/// The number of overdue leases that a reservation expires as well.
 const ON_THE_WAY: usize = 4;
 
 #[derive(Clone, Debug)]
@@ -18,7 +18,7 @@ pub struct Shard {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Status {
     Pending,
-    /// With its place among those that ran out.
+    /// The lease has run out, with its position among those that have.
     Overdue(u64),
     Confirmed(String),
 }
@@ -32,7 +32,7 @@ pub struct Live {
     pub status: Status,
 }
 
-/// What a call ends in: a value, or a SQLSTATE.
+/// The result of a call: a value, or an SQLSTATE.
 pub type Outcome<T> = Result<T, &'static str>;
 
 #[derive(Default)]
@@ -66,7 +66,7 @@ impl Model {
         }
     }
 
-    /// Those that ran out first, of a tenant or of all.
+    /// Expires the leases that ran out first, of one tenant or of all.
     fn expire_overdue(&mut self, limit: usize, tenant: Option<&str>) -> usize {
         let mut overdue: Vec<(u64, String)> = self
             .live
@@ -83,8 +83,8 @@ impl Model {
         overdue.len()
     }
 
-    /// The reservation's place, and whether it is a new one. Which shard `consistent`
-    /// takes the model does not say: it is told.
+    /// Reserves a slot. Returns the slot, and whether it is a new one. The model does not predict which shard
+    /// `consistent` takes, so it is given.
     pub fn reserve(
         &mut self,
         key: &str,
@@ -97,7 +97,7 @@ impl Model {
         {
             return if live.tenant == tenant { Ok((live.shard, live.slot, false)) } else { Err("SM005") };
         }
-        // A call that fails leaves everything as it was, overdue leases too.
+        // A call that fails leaves everything unchanged, including overdue leases.
         let before = (self.shards.clone(), self.live.clone());
         self.release(key);
         self.expire_overdue(ON_THE_WAY, None);
@@ -185,7 +185,7 @@ impl Model {
         self.expire_overdue(usize::MAX, None) as i64
     }
 
-    /// shard_key, held and room of each shard.
+    /// Returns shard_key, held and room of each shard.
     pub fn capacity(&self) -> Vec<(String, i64, Option<i64>)> {
         let mut rows: Vec<_> = self
             .shards

@@ -1,5 +1,4 @@
-//! Sessions that reserve, confirm, cancel, renew, free and die, all at once, and what
-//! they were told.
+//! Sessions that reserve, confirm, cancel, renew, free and die at the same time, and the answers that they got.
 
 use crate::cluster::{Cluster, DATABASE};
 use crate::random::Random;
@@ -15,7 +14,7 @@ const KEYS: usize = 400;
 const TENANTS: usize = 8;
 const STRATEGIES: [&str; 4] = ["fill_first", "fill_first", "spread", "consistent"];
 
-/// An answer that a session has got after its commit.
+/// An answer that a session got after its commit.
 #[derive(Clone, Debug)]
 pub enum Ack {
     Reserved(i64),
@@ -23,11 +22,11 @@ pub enum Ack {
     Cancelled(i64),
 }
 
-/// What a session may be told in READ COMMITTED, with one call in each transaction:
-/// refusals, its own timeout, and the end of its connection.
+/// The answers that a session may get in READ COMMITTED, with one call per transaction: refusals, its own
+/// timeout, and the end of its connection.
 const EXPECTED: [&str; 9] = ["SM003", "SM004", "SM005", "55000", "57014", "57P01", "57P02", "57P03", "08006"];
 
-/// A storm's record.
+/// The record of all sessions.
 #[derive(Default)]
 pub struct Storm {
     pub acks: Mutex<Vec<Ack>>,
@@ -44,8 +43,8 @@ struct Session<'a> {
 }
 
 impl Storm {
-    /// `count` sessions until the time is over; `kill_every` the server is restarted by
-    /// a SIGKILL of one of its processes.
+    /// Runs `count` sessions until the time is over. Every `kill_every`, SIGKILL of one of its processes
+    /// restarts the server.
     pub fn run(&self, cluster: &Cluster, count: usize, seed: u64, time: Duration, kill_every: Duration) {
         let config = cluster.master.config(DATABASE, "postgres");
         std::thread::scope(|scope| {
@@ -90,7 +89,7 @@ impl Storm {
         }
     }
 
-    /// Keeps an error that nobody should see.
+    /// Records an error that nobody should see.
     fn judge(&self, error: &Error, read_committed: bool) {
         let expected = match error.sqlstate() {
             // The connection is gone.
@@ -127,20 +126,20 @@ impl Session<'_> {
             let patient = !self.random.percent(3);
             match self.turn(&mut connected, read_committed, patient) {
                 Ok(true) => client = Some(connected),
-                // Hangs up, in whatever it was.
+                // The session closes the connection, whatever it was doing.
                 Ok(false) => {}
-                // A timeout that comes when an answer is complete is told to the next call.
+                // A timeout that fires when an answer is complete is reported by the next call.
                 Err(error) if !patient && error.sqlstate() == Some("25P02") => {}
                 Err(error) => {
                     self.storm.judge(&error, read_committed);
-                    // The timeout may hit this one too.
+                    // The timeout may hit this statement as well.
                     client = connected.batch_execute("ROLLBACK").is_ok().then_some(connected);
                 }
             }
         }
     }
 
-    /// One transaction; false: the connection is to be closed within it.
+    /// Runs one transaction. False means that the connection is to be closed in the middle of it.
     fn turn(&mut self, client: &mut Client, read_committed: bool, patient: bool) -> Result<bool> {
         let level = if read_committed {
             "READ COMMITTED"
@@ -160,7 +159,7 @@ impl Session<'_> {
                 if let Some(Ack::Reserved(id)) = ack {
                     self.known.push(id);
                 }
-                // A COMMIT after an error that nobody has been told of is none.
+                // A COMMIT after an error that was not reported rolls back.
                 if let Some(ack) = ack
                     && patient
                 {
@@ -214,14 +213,14 @@ impl Session<'_> {
     }
 }
 
-/// Acknowledged, and not so in the record of reservations.
+/// Returns the acknowledged answers that contradict the record of reservations.
 pub fn broken_promises(client: &mut Client, acks: &[Ack]) -> Result<Vec<String>> {
     let mut broken = Vec::new();
     for ack in acks {
         let (id, allowed): (i64, &[&str]) = match ack {
             Ack::Reserved(id) => (*id, &["pending", "confirmed", "cancelled", "expired", "released"]),
             Ack::Confirmed(id, _) => (*id, &["confirmed", "released"]),
-            // One that has ended stays as it is.
+            // A reservation that has ended stays ended.
             Ack::Cancelled(id) => (*id, &["cancelled", "expired", "released"]),
         };
         let row = client.query_opt(

@@ -1,14 +1,15 @@
-//! A link to a server that can be cut, stalled, delayed, narrow and lossy: it listens on a socket
-//! of its own and hands on what comes, as long as nothing is done to it.
+//! A link to a server that can be cut, stalled, slow, narrow and lossy. It listens on a socket of its own and
+//! forwards everything while no fault is set.
 
-mod heard;
-mod way;
+mod direction;
+mod requests;
 
-pub use heard::Heard;
-pub use way::NOTICE;
+pub use direction::NOTICE;
+pub use requests::Request;
 
 use crate::server::Server;
 use crate::{Result, wait};
+use direction::Direction;
 use std::net::Shutdown;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
@@ -16,37 +17,36 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
-use way::Way;
 
-/// Between two looks for a new connection.
+/// The interval between two checks for a new connection.
 const LOOK: Duration = Duration::from_millis(2);
 
-/// What is done to the link.
+/// The faults of the link.
 #[derive(Clone, Debug, Default)]
 struct Faults {
-    /// Nothing comes through, and nobody is told.
+    /// Nothing comes through, and neither side notices.
     silent: bool,
-    /// Connections end, new ones are refused.
+    /// Connections end, and new ones are refused.
     cut: bool,
-    /// What comes is handed on so much later.
+    /// Everything is forwarded with this delay.
     delay: Duration,
-    /// Bytes a second, each way, of all connections together.
+    /// Bytes a second in each direction, of all connections together.
     rate: Option<u64>,
-    /// Percent of what comes that is lost, and sent again.
+    /// The percentage of packets that are lost and sent again.
     loss: usize,
-    /// What the server answers to connections of a purpose has these bytes instead of those.
-    lie: Option<Lie>,
+    /// Bytes that are replaced by others in the server's answers to some connections.
+    lie: Option<Substitution>,
 }
 
-/// Of one length, so that no message becomes another one.
+/// Both are of the same length, so that no message becomes another one.
 #[derive(Clone, Debug)]
-struct Lie {
+struct Substitution {
     application: String,
     truth: Vec<u8>,
     told: Vec<u8>,
 }
 
-impl Lie {
+impl Substitution {
     fn tell(&self, bytes: &mut [u8]) {
         let length = self.truth.len();
         for at in 0..bytes.len().saturating_sub(length - 1) {
@@ -61,12 +61,12 @@ impl Lie {
 struct Pipe {
     client: UnixStream,
     server: UnixStream,
-    /// As its start names it.
+    /// The application name of its startup message.
     application: String,
     silenced: bool,
-    /// Notices come of the server, and nothing else.
+    /// The server sends notices, and nothing else.
     babbles: bool,
-    /// The server has been asked something, and has not said anything since.
+    /// The server was sent a request, and has not answered since.
     is_asked: bool,
 }
 
@@ -74,13 +74,13 @@ struct Pipe {
 struct Link {
     faults: Faults,
     pipes: Vec<Arc<Mutex<Pipe>>>,
-    /// What the server has been asked; None: nobody listens.
-    heard: Option<Vec<Heard>>,
-    /// Until when either way is taken by what is sent already; only of a narrow line.
+    /// The recorded requests, or `None` if nothing is recorded.
+    heard: Option<Vec<Request>>,
+    /// Until when each direction is occupied by what was sent. Only a narrow line uses this.
     busy: [Option<Instant>; 2],
 }
 
-/// A relay in front of a server; ends when dropped.
+/// A relay in front of a server. It ends when dropped.
 pub struct Relay {
     dir: PathBuf,
     link: Arc<Mutex<Link>>,
@@ -111,17 +111,17 @@ impl Relay {
         Ok(Relay { dir, link, ended })
     }
 
-    /// A connection string that leads through the link.
+    /// Returns a connection string that leads through the link.
     pub fn conninfo(&self, database: &str, user: &str) -> String {
         format!("host={} port=5432 dbname={database} user={user}", self.dir.display())
     }
 
-    /// Nothing comes through any more, either way, also for new connections.
+    /// Lets nothing through any more, in either direction, on existing and new connections.
     pub fn silence(&self) {
         lock(&self.link).faults.silent = true;
     }
 
-    /// The connections of one purpose fall silent; others, and new ones, do not.
+    /// Silences the connections of one application. Others and new ones are not affected.
     pub fn silence_only(&self, application: &str) {
         for pipe in &lock(&self.link).pipes {
             let mut pipe = lock(pipe);
@@ -129,7 +129,7 @@ impl Relay {
         }
     }
 
-    /// The same but for the oldest of them.
+    /// Silences the connections of one application, except for the oldest.
     pub fn silence_later(&self, application: &str) {
         let is_of = |pipe: &&Arc<Mutex<Pipe>>| lock(pipe).application.contains(application);
         for pipe in lock(&self.link).pipes.iter().filter(is_of).skip(1) {
@@ -137,15 +137,15 @@ impl Relay {
         }
     }
 
-    /// On the connections that are open, none of which is asked anything at this moment, notices
-    /// come, one after the other, and what the server answers does not.
+    /// Sends notices, one after the other, on the open connections, and holds back the server's answers. None
+    /// of the connections has an unanswered request.
     pub fn babble(&self) {
         for pipe in &lock(&self.link).pipes {
             lock(pipe).babbles = true;
         }
     }
 
-    /// The oldest of a worker's connections falls silent; others, and new ones, do not.
+    /// Silences the oldest of a worker's connections. Others and new ones are not affected.
     pub fn silence_one(&self) {
         let is_ours = |pipe: &&Arc<Mutex<Pipe>>| lock(pipe).application.starts_with("shardmaster split");
         if let Some(pipe) = lock(&self.link).pipes.iter().find(is_ours) {
@@ -153,7 +153,7 @@ impl Relay {
         }
     }
 
-    /// Every connection ends, and no new one is taken.
+    /// Ends every connection, and accepts no new one.
     pub fn cut(&self) {
         let mut link = lock(&self.link);
         link.faults.cut = true;
@@ -163,30 +163,30 @@ impl Relay {
         }
     }
 
-    /// Everything takes so much longer, each way; as much goes over as before.
+    /// Delays everything by this time in each direction. The throughput stays the same.
     pub fn delay(&self, delay: Duration) {
         lock(&self.link).faults.delay = delay;
     }
 
-    /// No more bytes a second than that go over, each way.
+    /// Limits the bytes a second in each direction.
     pub fn throttle(&self, rate: u64) {
         lock(&self.link).faults.rate = Some(rate);
     }
 
-    /// So many percent of what comes are lost once or more often, and come late with all that is
-    /// behind them.
+    /// Loses this percentage of the packets, some of them repeatedly. A lost packet and everything after it
+    /// arrive late.
     pub fn lose(&self, percent: usize) {
         lock(&self.link).faults.loss = percent;
     }
 
-    /// From now on the server's answers to connections of one purpose are changed on the way.
+    /// From now on changes the server's answers to the connections of one application.
     pub fn lie(&self, application: &str, truth: &[u8], told: &[u8]) {
         assert_eq!(truth.len(), told.len());
         let (application, truth, told) = (application.to_owned(), truth.to_vec(), told.to_vec());
-        lock(&self.link).faults.lie = Some(Lie { application, truth, told });
+        lock(&self.link).faults.lie = Some(Substitution { application, truth, told });
     }
 
-    /// The link is well again. What fell silent goes on where it was.
+    /// Ends all faults. Silenced connections continue where they were.
     pub fn mend(&self) {
         let mut link = lock(&self.link);
         (link.faults, link.busy) = (Faults::default(), [None; 2]);
@@ -196,7 +196,7 @@ impl Relay {
         }
     }
 
-    /// Waits until a connection of a purpose is open.
+    /// Waits until a connection of an application is open.
     pub fn wait_for(&self, application: &str, limit: Duration) -> Result<()> {
         wait::until(&format!("a connection of {application}"), limit, || {
             let open = lock(&self.link).pipes.iter().any(|pipe| lock(pipe).application.contains(application));
@@ -229,6 +229,6 @@ fn accept(link: &Arc<Mutex<Link>>, ended: &Arc<AtomicBool>, client: UnixStream, 
     }));
     lock(link).pipes.push(pipe.clone());
     for (from, to, is_client) in [(up.0, up.1, true), (down.1, down.0, false)] {
-        Way { link: link.clone(), ended: ended.clone(), pipe: pipe.clone(), is_client }.open(from, to);
+        Direction { link: link.clone(), ended: ended.clone(), pipe: pipe.clone(), is_client }.open(from, to);
     }
 }

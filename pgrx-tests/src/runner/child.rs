@@ -1,4 +1,4 @@
-//! A test that runs.
+//! A running test.
 
 use super::entry::{Entry, whole_of};
 use crate::Result;
@@ -18,18 +18,18 @@ pub struct Running {
     is_late: bool,
 }
 
-/// What came of a test.
+/// The result of a test.
 pub struct Outcome {
     pub name: String,
     pub is_ok: bool,
     pub took: Duration,
-    /// Of processors, by the test and all that it has started and waited for.
+    /// Processor time of the test, and of everything that it has started and waited for.
     pub used: Duration,
     pub output: String,
 }
 
 impl Running {
-    /// Whether it is a part of the same thing.
+    /// Whether it is a part of the same test as another one.
     pub fn is_beside(&self, name: &str) -> bool {
         whole_of(name).is_some_and(|whole| whole_of(&self.entry.name) == Some(whole))
     }
@@ -39,7 +39,7 @@ impl Running {
         let file = File::create(&log)?;
         let mut command = Command::new(&entry.program);
         command.args(&entry.arguments).stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
-        // SAFETY: between fork and exec, a system call alone.
+        // SAFETY: between fork and exec this makes only a system call.
         unsafe {
             command.pre_exec(|| match libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) {
                 0 => Ok(()),
@@ -50,7 +50,7 @@ impl Running {
         Ok(Running { entry, child, log, began: Instant::now(), is_late: false })
     }
 
-    /// What came of it, or itself while it runs. After the limit it is ended.
+    /// Returns the test's result, or the test itself while it runs. It is killed after the limit.
     pub fn ended(mut self, limit: Duration) -> Result<std::result::Result<Outcome, Running>> {
         let Some((status, used)) = reaped(self.child.id())? else {
             if !self.is_late && self.began.elapsed() > limit {
@@ -61,7 +61,7 @@ impl Running {
         };
         let mut output = String::from_utf8_lossy(&fs::read(&self.log)?).into_owned();
         fs::remove_file(&self.log)?;
-        // A program without a test in it has shown nothing.
+        // A program that ran no test has shown nothing.
         let has_run =
             output.lines().any(|line| line.starts_with("test result: ok. ") && !line.contains(" 0 passed"));
         if self.is_late {
@@ -79,13 +79,13 @@ impl Running {
     }
 }
 
-/// The status of a child that has ended, and the time of processors that went into it.
+/// Returns the status and processor time of a child that has ended.
 fn reaped(pid: u32) -> Result<Option<(i32, Duration)>> {
     let pid = libc::pid_t::try_from(pid)?;
     let mut status = 0;
-    // SAFETY: numbers alone, for which zeros are values.
+    // SAFETY: the struct contains only numbers, for which zeros are valid values.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
-    // SAFETY: both places live as long as the call; the child is our own, and waited for here alone.
+    // SAFETY: both pointers are valid during the call. The child is our own, and is waited for only here.
     match unsafe { libc::wait4(pid, &raw mut status, libc::WNOHANG, &raw mut usage) } {
         0 => Ok(None),
         -1 => Err(format!("cannot wait for a test: {}", Error::last_os_error()).into()),

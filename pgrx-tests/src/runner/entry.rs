@@ -1,4 +1,4 @@
-//! What is to be run, and what it took the last time.
+//! The tests of a run, and how long they took the last time.
 
 use crate::{Error, Result};
 use std::collections::HashMap;
@@ -14,7 +14,7 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// Of lines with name, program and arguments, with tabs between.
+    /// Parses lines with name, program and arguments, separated by tabs.
     pub fn list(text: &str) -> Result<Vec<Entry>> {
         text.lines().map(Entry::of_line).collect()
     }
@@ -28,7 +28,8 @@ impl Entry {
     }
 }
 
-/// What a test is a part of, by its name: `.._2_of_8`. Each part has many servers, so that few of them run at a time.
+/// Returns the test that a test is a part of, by its name: `.._2_of_8`. Each part has many servers, so only
+/// few parts run at a time.
 pub fn whole_of(name: &str) -> Option<&str> {
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let (first, parts) = name.rsplit_once("_of_")?;
@@ -36,12 +37,13 @@ pub fn whole_of(name: &str) -> Option<&str> {
     (is_number(part) && is_number(parts)).then_some(whole)
 }
 
-/// How long tests took, by name.
+/// The time that tests took, by name.
 #[derive(Default)]
 pub struct Times(HashMap<String, Duration>);
 
 impl Times {
-    /// Of lines with a name and seconds; more columns and other lines mean nothing. Later ones count.
+    /// Parses lines with a name and seconds. More columns and other lines are ignored. Later lines override
+    /// earlier ones.
     pub fn read(text: &str) -> Times {
         let times = text.lines().filter_map(|line| {
             let mut parts = line.split('\t');
@@ -51,7 +53,7 @@ impl Times {
         Times(times.collect())
     }
 
-    /// Longest first: none of them is left alone at the end. Those that nobody knows are new or short.
+    /// Sorts the longest first, so that none of them is left alone at the end. Tests without a time are new or short.
     pub fn order(&self, entries: &mut [Entry]) {
         let time = |entry: &Entry| self.0.get(&entry.name).copied().unwrap_or_default();
         entries.sort_by_key(|entry| std::cmp::Reverse(time(entry)));

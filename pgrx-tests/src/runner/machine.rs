@@ -1,12 +1,12 @@
-//! Whether the processors have something to do.
+//! Measures whether the processors are busy.
 
 use std::fs;
 use std::time::{Duration, Instant};
 
-/// Long enough to tell idle processors from a pause.
+/// The time that it takes to tell idle processors from a pause.
 const SPAN: Duration = Duration::from_millis(300);
 
-/// Ticks that all processors have passed since the machine began, and idle ones of these.
+/// The ticks of all processors since the machine started, and the idle ones among them.
 #[derive(Clone, Copy)]
 pub struct Processors {
     idle: u64,
@@ -14,21 +14,22 @@ pub struct Processors {
 }
 
 impl Processors {
-    /// Nothing is known on a system without `/proc/stat`: then nothing is idle.
+    /// On a system without `/proc/stat` nothing is known, and the processors count as busy.
     pub fn now() -> Processors {
         Processors::of(&fs::read_to_string("/proc/stat").unwrap_or_default())
     }
 
     fn of(text: &str) -> Processors {
         let line = text.lines().next().unwrap_or_default();
-        // user, nice, system, idle, iowait, irq, softirq, steal; guests are in the first two.
+        // The columns are user, nice, system, idle, iowait, irq, softirq and steal. Guests are included in
+        // the first two.
         let ticks: Vec<u64> =
             line.split_whitespace().skip(1).take(8).filter_map(|word| word.parse().ok()).collect();
         let idle = ticks.iter().skip(3).take(2).sum();
         Processors { idle, all: ticks.iter().sum() }
     }
 
-    /// The part of their time that they have been idle since then.
+    /// Returns the fraction of the time since then that the processors have been idle.
     pub fn idle_since(self) -> f64 {
         self.idle_until(Processors::now())
     }
@@ -42,7 +43,7 @@ impl Processors {
     }
 }
 
-/// What the processors do, over the last moments.
+/// The load of the processors over the last moments.
 pub struct Load {
     since: Instant,
     then: Processors,
@@ -53,7 +54,7 @@ impl Load {
         Load { since: Instant::now(), then: Processors::now() }
     }
 
-    /// Whether they were less busy than that, for long enough.
+    /// Whether they were less busy than this, for long enough.
     pub fn is_below(&mut self, busy: f64) -> bool {
         if self.since.elapsed() < SPAN {
             return false;

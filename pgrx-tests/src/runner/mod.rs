@@ -1,6 +1,6 @@
-//! Runs tests, each in a process of its own: those that took longest come first, and as many run
-//! beside each other as keep the processors busy. What a test takes is what its process and all
-//! that it waited for have used: servers, too.
+//! Runs tests, each in a process of its own. The longest tests start first, and as many run at the same time
+//! as keep the processors busy. The processor time of a test includes all processes that it waited for, such
+//! as servers.
 
 mod child;
 mod entry;
@@ -18,26 +18,26 @@ use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// Between two looks at what runs.
+/// The interval between two checks of the running tests.
 const LOOK: Duration = Duration::from_millis(20);
-/// Busy enough, that one more would only make the others wait.
+/// At this load one more test would only make the others wait.
 const BUSY: f64 = 0.96;
-/// Parts of one whole that run beside each other: each has many servers, and waits most of its time.
+/// How many parts of one test run at the same time. Each has many servers, and waits most of its time.
 const PARTS: usize = 2;
 
-/// What the caller says of the run.
+/// The options of the run.
 pub struct Options {
-    /// So many tests run in any case.
+    /// This many tests always run at the same time.
     pub least: usize,
-    /// So many at most, where processors are idle.
+    /// At most this many tests run, if processors are idle.
     pub most: usize,
-    /// After that a test is ended, and has failed.
+    /// After this time a test is killed and has failed.
     pub limit: Duration,
-    /// Where a test's output is put while it runs.
+    /// The directory for the output of running tests.
     pub scratch: PathBuf,
 }
 
-/// Runs them all. `shown` is given each as soon as it has ended.
+/// Runs all tests. `shown` is given each result as soon as the test has ended.
 pub fn run(entries: Vec<Entry>, options: &Options, mut shown: impl FnMut(&Outcome)) -> Result<Results> {
     let began = Instant::now();
     let before = Processors::now();

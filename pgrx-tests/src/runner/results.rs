@@ -1,20 +1,20 @@
-//! What came of all of them, for people and for the next run.
+//! The results of all tests, for people and for the next run.
 
 use super::child::Outcome;
 use std::fmt::{self, Display};
 use std::time::Duration;
 
-/// Shown of those that took longest.
+/// The number of slowest tests that are shown.
 const SLOWEST: usize = 10;
 
 pub struct Results {
     pub outcomes: Vec<Outcome>,
-    /// The part of their time that processors had nothing to do.
+    /// The fraction of the time in which the processors were idle.
     pub idle: f64,
     pub took: Duration,
 }
 
-/// One line; of one that has failed, all that it has said. What a test says by itself it says for people.
+/// Prints one line, and the test's own output without the lines of its test program.
 impl Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (word, took, used) =
@@ -36,7 +36,7 @@ impl Results {
     }
 }
 
-/// The last line is what a test program says of its own tests.
+/// The last line has the format of a test program's own summary.
 impl Display for Results {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut slowest: Vec<_> = self.outcomes.iter().collect();

@@ -1,8 +1,8 @@
-//! An operator's calls: chosen at random, made, and their answers compared with the model.
+//! An operator's calls: they are chosen at random, made, and their answers compared with the model.
 
+use super::expected_answers::{Answer, Call, answers};
 use super::keys::{BUCKETS, KeyIndex, Space, bounds};
-use super::model::{Phase, Seen};
-use super::predict::{Answer, Call, answers};
+use super::model::{Phase, SplitView};
 use super::stage::SHARDS;
 use super::walk::{Walk, seen};
 use crate::{Error, Result};
@@ -10,11 +10,11 @@ use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// Splits that are unfinished at the same time.
+/// The number of splits that are unfinished at the same time.
 const OPEN: usize = 4;
 
-/// What a call was answered.
-pub(super) type Told = std::result::Result<(), Refusal>;
+/// The answer to a call.
+pub(super) type CallResult = std::result::Result<(), Refusal>;
 
 #[derive(Clone, Debug)]
 pub struct Refusal {
@@ -31,14 +31,14 @@ impl Refusal {
         Refusal { code, text: error.to_string(), has_hint }
     }
 
-    /// The master, or the way to a shard, was away.
+    /// Whether the master, or the link to a shard, was away.
     pub(super) fn is_lost(&self) -> bool {
         self.code == "connection" || self.code.starts_with("57P") || self.code.starts_with("08")
     }
 }
 
 impl Walk {
-    /// Makes one call; what it was, for the trail.
+    /// Makes one call, and returns what it was, for the trail.
     pub fn call(&mut self) -> Result<String> {
         let open = self.model.splits.iter().filter(|split| !split.seen.is_over()).count();
         match self.random.below(100) {
@@ -59,14 +59,14 @@ impl Walk {
         }
     }
 
-    pub(super) fn make(&mut self, query: &str) -> Result<Told> {
+    pub(super) fn make(&mut self, query: &str) -> Result<CallResult> {
         let told = self.master()?.batch_execute(query).map_err(Refusal::of);
         self.judge(query, &told)?;
         Ok(told)
     }
 
-    /// A refusal has a code of its own and says what to do.
-    pub(super) fn judge(&self, query: &str, told: &Told) -> Result<()> {
+    /// A refusal must have an SQLSTATE of its own and a hint.
+    pub(super) fn judge(&self, query: &str, told: &CallResult) -> Result<()> {
         match told {
             Err(refusal) if refusal.is_lost() => Ok(()),
             Err(refusal) if refusal.code == "XX000" || !refusal.has_hint => {
@@ -131,14 +131,14 @@ impl Walk {
         self.planned(&query, space, (source, target), keys)
     }
 
-    /// Mostly keys that are there, sometimes any.
+    /// Chooses mostly keys of the shard, and sometimes any.
     fn some_keys(&mut self, space: Space, here: &[KeyIndex]) -> BTreeSet<KeyIndex> {
         let all: Vec<KeyIndex> = self.stage.keys_of(space).collect();
         let from = if here.is_empty() || self.random.percent(8) { all } else { here.to_vec() };
         (0..=self.random.below(4)).map(|_| *self.random.one_of(&from)).collect()
     }
 
-    /// A range around a key that is there, of one or a few pieces.
+    /// Chooses a range of one or a few pieces around a key of the shard.
     #[allow(clippy::type_complexity)]
     fn some_range(
         &mut self,
@@ -163,7 +163,7 @@ impl Walk {
         self.look()?;
         let before = self.model.plan_refusals(sides, &keys);
         let outcome = self.master()?.query_one(query, &[]);
-        let told: Told = match outcome {
+        let told: CallResult = match outcome {
             Ok(row) => {
                 let id: i64 = row.get(0);
                 let seen = self.ask_master(seen)?.into_iter().find(|split| split.id == id);
@@ -181,7 +181,7 @@ impl Walk {
         {
             return self.find_lost_plan(query, space, sides, &keys);
         }
-        // A split may have come to its end meanwhile, or moved the keys.
+        // A split may have ended meanwhile, or may have moved the keys.
         let mut all = before.clone();
         if told.is_err() {
             self.look()?;
@@ -196,8 +196,7 @@ impl Walk {
         Ok(format!("{query}: {}", words(&told)))
     }
 
-    /// Of the reasons those that may have passed between the look and the call: a split that
-    /// was at its end.
+    /// Returns the reasons that may have disappeared between the look and the call, because a split was about to end.
     fn reasons_that_pass(&self, before: &[&'static str]) -> Vec<&'static str> {
         let ending = self.model.splits.iter().any(|split| {
             let goal = split.seen.goal.as_str();
@@ -206,7 +205,7 @@ impl Walk {
         if ending { before.iter().copied().filter(|code| *code != "42704").collect() } else { Vec::new() }
     }
 
-    /// The answer to a plan was lost: it is there or it is not.
+    /// The answer to a plan was lost, so it is looked up whether the plan exists.
     fn find_lost_plan(
         &mut self,
         query: &str,
@@ -222,15 +221,15 @@ impl Walk {
         Ok(format!("{query}: the answer was lost"))
     }
 
-    /// A call for one of the splits, mostly one that gets it further.
+    /// Makes a call for one of the splits, mostly one that makes it progress.
     pub(super) fn drive(&mut self) -> Result<String> {
         let all = self.look()?;
-        let open: Vec<Seen> = all.iter().filter(|split| !split.is_over()).cloned().collect();
+        let open: Vec<SplitView> = all.iter().filter(|split| !split.is_over()).cloned().collect();
         let Some(before) = self.choose(&all, &open) else { return self.plan() };
         let call = self.choose_call(&before);
         let query = format!("SELECT {}({})", call.function(), before.id);
         if call == Call::GuardDrop {
-            // Its clients have to stand still, and some wait for the rows that are held.
+            // The split's clients have to stand still, and some of them wait for the rows that are held.
             if self.holds_rows {
                 return self.plan();
             }
@@ -246,13 +245,13 @@ impl Walk {
         Ok(format!("{query} in {:?}, goal {}: {}", before.phase, before.goal, words(&told)))
     }
 
-    /// The procedure that makes all calls up to a phase, by an operator with little patience.
+    /// Calls the procedure that makes all calls up to a phase, with a short timeout.
     fn run(&mut self) -> Result<String> {
         self.run_to(&["cutover_pending", "completed", "completed", "finished"])
     }
 
     pub(super) fn run_to(&mut self, phases: &[&str]) -> Result<String> {
-        let open: Vec<Seen> = self.look()?.into_iter().filter(|split| !split.is_over()).collect();
+        let open: Vec<SplitView> = self.look()?.into_iter().filter(|split| !split.is_over()).collect();
         if open.is_empty() {
             return self.plan();
         }
@@ -263,7 +262,7 @@ impl Walk {
         let told = self.master()?.batch_execute(&query).map_err(Refusal::of);
         let _ = self.master()?.batch_execute("SET statement_timeout = '180s'");
         match &told {
-            // The statement's time was over, in the server's words.
+            // The server cancelled the statement after its timeout.
             Err(refusal) if refusal.code == "57014" => {}
             told => self.judge(&query, told)?,
         }
@@ -279,12 +278,12 @@ impl Walk {
         }
     }
 
-    fn choose(&mut self, all: &[Seen], open: &[Seen]) -> Option<Seen> {
+    fn choose(&mut self, all: &[SplitView], open: &[SplitView]) -> Option<SplitView> {
         let from = if open.is_empty() || self.random.percent(12) { all } else { open };
         (!from.is_empty()).then(|| self.random.one_of(from).clone())
     }
 
-    fn choose_call(&mut self, split: &Seen) -> Call {
+    fn choose_call(&mut self, split: &SplitView) -> Call {
         if self.random.percent(20) {
             return *self.random.one_of(&Call::ALL);
         }
@@ -306,19 +305,19 @@ impl Walk {
         }
     }
 
-    /// No client may have a route from before a redirect that ends.
+    /// Makes all clients ask for their routes again, since none may have a route from before a redirect that ends.
     pub(super) fn refresh_routes(&mut self) {
-        let desk = self.writers.desk.clone();
-        let _quiet = desk.quiet();
-        desk.epoch.fetch_add(1, Ordering::Relaxed);
+        let shared = self.writers.shared.clone();
+        let _quiet = shared.quiet();
+        shared.epoch.fetch_add(1, Ordering::Relaxed);
     }
 
     fn compare_answer(
         &mut self,
         call: Call,
         query: &str,
-        (before, after): (&Seen, &Seen),
-        told: &Told,
+        (before, after): (&SplitView, &SplitView),
+        told: &CallResult,
     ) -> Result<()> {
         let possible = answers(call, before, after);
         let as_plan = possible.contains(&Answer::AsPlan);
@@ -374,13 +373,13 @@ impl Walk {
     }
 }
 
-/// What a check says of a partition that was made on the source alone.
+/// The check's finding for a partition that was made on the source alone.
 pub(super) const LACKS_PARTITION: &str = "the target lacks partition";
 
-/// What an install says of rows that a master copied which is gone, since the dump: a rollback removes them.
+/// An install's error for rows that the old master has copied since the dump. A rollback removes them.
 pub(super) const COPIED_BEFORE: &str = "written while the split was installed";
 
-/// What a wait says of what cannot come any more, by somebody's call meanwhile perhaps.
+/// The errors of a wait for something that can no longer happen, perhaps because of another call.
 const IMPOSSIBLE: [&str; 6] = [
     LACKS_PARTITION,
     COPIED_BEFORE,
@@ -394,7 +393,7 @@ pub(super) fn quoted(bound: Option<&str>) -> String {
     bound.map_or("NULL".into(), |bound| format!("'{bound}'"))
 }
 
-pub(super) fn words(told: &Told) -> String {
+pub(super) fn words(told: &CallResult) -> String {
     match told {
         Ok(()) => "done".into(),
         Err(refusal) => refusal.text.clone(),

@@ -1,7 +1,7 @@
-//! What comes over servers, links and workers.
+//! Faults of servers, links and workers.
 
-use super::stage::{SERVERS, Stage};
-use super::weather::{Place, Weather};
+use super::outages::{Outages, Place};
+use super::stage::{SERVERS, WalkCluster};
 use crate::Result;
 use crate::random::Random;
 use crate::server::Stop;
@@ -9,12 +9,12 @@ use std::time::{Duration, Instant};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// shardmaster.fault, at the next worker that comes there.
+    /// A value of shardmaster.fault, for the next worker that reaches the point.
     At(String),
-    /// Each worker's session on the master ends.
+    /// The sessions of all workers on the master end.
     Terminate,
     Restart(Place),
-    /// Stopped in whatever it does; goes on after a while.
+    /// The server stops in the middle of whatever it does, and continues after a while.
     Hang(Place),
     Cut(usize),
     Silent(usize),
@@ -39,23 +39,28 @@ impl Fault {
     }
 }
 
-/// What lasts until its time is over.
+/// A fault that lasts until its time is over.
 #[derive(Debug)]
-pub struct Lasting {
+pub struct LastingFault {
     fault: Fault,
     until: Instant,
 }
 
-impl Stage {
-    /// Does it; what lasts is returned.
-    pub fn harm(&mut self, fault: &Fault, weather: &Weather, random: &mut Random) -> Result<Option<Lasting>> {
+impl WalkCluster {
+    /// Injects a fault. Returns it if it lasts.
+    pub fn harm(
+        &mut self,
+        fault: &Fault,
+        outages: &Outages,
+        random: &mut Random,
+    ) -> Result<Option<LastingFault>> {
         let time = Duration::from_millis(200 + random.below(4000) as u64);
         match fault {
             Fault::At(point) => {
                 if point.ends_with("=kill") {
-                    weather.begins(Place::Master);
+                    outages.begins(Place::Master);
                 }
-                // The same one twice would not fire.
+                // The same fault would not fire a second time.
                 self.cluster.superuser()?.batch_execute("DELETE FROM shardmaster.fault_fired")?;
                 self.cluster.fault("")?;
                 self.cluster.fault(point)?;
@@ -67,67 +72,67 @@ impl Stage {
                 return Ok(None);
             }
             Fault::Restart(place) => {
-                weather.begins(*place);
+                outages.begins(*place);
                 let server = match place {
                     Place::Server(shard) => &mut self.cluster.servers[*shard],
                     _ => &mut self.cluster.master,
                 };
                 server.restart(Stop::Immediate)?;
-                weather.ends(*place);
+                outages.ends(*place);
                 return Ok(None);
             }
             Fault::Hang(place) => {
-                weather.begins(*place);
+                outages.begins(*place);
                 match place {
                     Place::Server(shard) => self.cluster.servers[*shard].hang()?,
                     _ => self.cluster.master.hang()?,
                 }
-                // Nobody can look at a cluster that does not answer: it goes on at once.
+                // Nobody can look at a cluster that does not answer, so it continues at once.
                 std::thread::sleep(time.min(Duration::from_millis(2500)));
-                return self.mend(&Lasting { fault: fault.clone(), until: Instant::now() }, weather);
+                return self.mend(&LastingFault { fault: fault.clone(), until: Instant::now() }, outages);
             }
             Fault::Cut(shard) => {
-                weather.begins(Place::Link(*shard));
+                outages.begins(Place::Link(*shard));
                 self.relays[*shard].cut();
             }
             Fault::Silent(shard) => {
-                weather.begins(Place::Link(*shard));
+                outages.begins(Place::Link(*shard));
                 self.relays[*shard].silence();
             }
         }
-        Ok(Some(Lasting { fault: fault.clone(), until: Instant::now() + time }))
+        Ok(Some(LastingFault { fault: fault.clone(), until: Instant::now() + time }))
     }
 
-    fn mend(&mut self, lasting: &Lasting, weather: &Weather) -> Result<Option<Lasting>> {
+    fn mend(&mut self, lasting: &LastingFault, outages: &Outages) -> Result<Option<LastingFault>> {
         match &lasting.fault {
             Fault::At(_) => {
                 self.cluster.fault("")?;
-                weather.ends(Place::Master);
+                outages.ends(Place::Master);
             }
             Fault::Hang(place) => {
                 match place {
                     Place::Server(shard) => self.cluster.servers[*shard].wake()?,
                     _ => self.cluster.master.wake()?,
                 }
-                weather.ends(*place);
+                outages.ends(*place);
             }
             Fault::Cut(shard) | Fault::Silent(shard) => {
                 self.relays[*shard].mend();
-                weather.ends(Place::Link(*shard));
+                outages.ends(Place::Link(*shard));
             }
             Fault::Terminate | Fault::Restart(_) => {}
         }
         Ok(None)
     }
 
-    /// Ends what has lasted long enough; with `all` whatever there is.
-    pub fn clear_up(&mut self, lasting: &mut Vec<Lasting>, weather: &Weather, all: bool) -> Result<()> {
+    /// Ends the faults whose time is over, or all of them if `all` is set.
+    pub fn clear_up(&mut self, lasting: &mut Vec<LastingFault>, outages: &Outages, all: bool) -> Result<()> {
         let now = Instant::now();
         let (over, going_on) = lasting.drain(..).partition(|one| all || one.until <= now);
         *lasting = going_on;
-        let over: Vec<Lasting> = over;
+        let over: Vec<LastingFault> = over;
         for one in over {
-            self.mend(&one, weather)?;
+            self.mend(&one, outages)?;
         }
         Ok(())
     }

@@ -11,7 +11,7 @@ pub enum Space {
 }
 
 pub const BUCKETS: NonZeroU32 = NonZeroU32::new(8).unwrap();
-/// Its keys have no rows.
+/// The bucket whose keys have no rows.
 const SPARE_BUCKET: u32 = 7;
 
 impl Space {
@@ -25,7 +25,7 @@ impl Space {
         }
     }
 
-    /// The two tables; the second refers to the first.
+    /// Returns the two tables. The second refers to the first.
     pub fn tables(self) -> [&'static str; 2] {
         match self {
             Space::Directory => ["account", "posting"],
@@ -58,12 +58,12 @@ pub type KeyIndex = usize;
 pub struct Key {
     pub space: Space,
     pub text: String,
-    /// Clients write rows of it. The others have none, and are reassigned by hand.
+    /// Whether clients write rows of it. The other keys have none, and are reassigned by hand.
     pub is_written: bool,
 }
 
 impl Key {
-    /// The number of its bucket, in the hash keyspace.
+    /// Returns the number of its bucket, if it is a key of the hash keyspace.
     pub fn bucket(&self) -> Option<u32> {
         match self.space {
             Space::Hash => self.text.parse::<i64>().ok().map(|id| shard_for(id, BUCKETS)),
@@ -72,8 +72,8 @@ impl Key {
     }
 }
 
-/// Tenants, one device for each bucket and some more, and one path in each range that a
-/// bound of `bounds` can cut out.
+/// Returns all keys: tenants, one or more devices for each bucket, and one path in each range that the bounds
+/// of `bounds` can cut out.
 pub fn all() -> Vec<Key> {
     let key = |space, text: String, is_written| Key { space, text, is_written };
     let mut keys: Vec<Key> = (0..12).map(|n| key(Space::Directory, format!("tenant-{n:02}"), true)).collect();
@@ -93,7 +93,7 @@ pub fn all() -> Vec<Key> {
     keys
 }
 
-/// Where ranges are cut.
+/// Returns the bounds at which ranges are cut.
 pub fn bounds() -> impl Iterator<Item = &'static str> {
     ["b", "d", "f", "h", "j", "l", "n", "p", "r", "t"].into_iter()
 }

@@ -1,11 +1,11 @@
-//! What is left on a shard when every split is over: redirects that shard_guards() lists,
-//! and after shard_split_redirect_drop nothing but whose the shard is and what moved last.
+//! Objects that are left on a shard when every split is over. These are redirects that shard_guards() lists.
+//! After shard_split_redirect_drop only the shard's master and its last decision remain.
 
-use super::stage::Stage;
+use super::stage::WalkCluster;
 use crate::Result;
 
-/// Everything of the agent on a shard, in words.
-pub fn found(stage: &Stage, shard: usize) -> Result<Vec<String>> {
+/// Returns all objects of the agent on a shard, in words.
+pub fn found(stage: &WalkCluster, shard: usize) -> Result<Vec<String>> {
     let mut owner = stage.cluster.owner_of(&stage.cluster.shards[shard])?;
     let query = "SELECT 'trigger ' || tgname || ' on ' || tgrelid::regclass FROM pg_trigger
                   WHERE NOT tgisinternal AND tgname ~ 'shardmaster'
@@ -18,7 +18,7 @@ pub fn found(stage: &Stage, shard: usize) -> Result<Vec<String>> {
     Ok(owner.query(query, &[])?.iter().map(|row| row.get(0)).collect())
 }
 
-/// What an unfinished split has left there: its own objects, which a redirect is not.
+/// Returns the objects that an unfinished split has left. A redirect is not one of them.
 pub fn of_splits(found: &[String]) -> Vec<&String> {
     let of_redirect = |line: &&String| {
         let kept = ["redirect", "left_", "may_have_left_", "redirected_", "master", "side", "generation"];
@@ -31,7 +31,7 @@ pub fn of_splits(found: &[String]) -> Vec<&String> {
     found.iter().filter(|line| !of_redirect(line)).collect()
 }
 
-/// Whether an object's name has the number of one of these splits.
+/// Whether an object's name contains the number of one of these splits.
 pub fn is_of(line: &str, splits: &[i64]) -> bool {
     let numbers = line.split(|c: char| !c.is_ascii_digit()).find(|digits| !digits.is_empty());
     numbers.and_then(|digits| digits.parse().ok()).is_none_or(|id| splits.contains(&id))

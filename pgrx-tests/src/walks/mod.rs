@@ -1,25 +1,25 @@
-//! Random walks: an operator's calls in any order, with faults and with clients that write
-//! beside them, each step compared with a model of what must be true.
+//! Random walks: an operator's calls in any order, with faults, and with clients that write at the same time.
+//! Each step is compared with a model of what must be true.
 
-pub mod acts;
-pub mod backwards;
-pub mod book;
 pub mod calls;
-pub mod compare;
-pub mod disturb;
-pub mod ending;
+pub mod comparison;
+pub mod completion;
+pub mod disturbed_cutover;
+pub mod expected_answers;
+pub mod expected_rows;
 pub mod faults;
 pub mod keys;
 pub mod leftovers;
-pub mod lost;
+pub mod lost_target;
 pub mod model;
-pub mod predict;
+pub mod outages;
+pub mod owner_ddl;
 pub mod probe;
 pub mod restore;
+pub mod reverse;
 pub mod stage;
-pub mod strain;
+pub mod stress;
 pub mod summary;
 pub mod topology;
 pub mod walk;
-pub mod weather;
 pub mod writers;

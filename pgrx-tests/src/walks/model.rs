@@ -1,5 +1,5 @@
-//! What must be true of routes, splits and shards: known from the calls that were accepted
-//! and from the phases that splits have reached, not from the routing tables.
+//! A model of routes, splits and shards. It follows from the calls that were accepted and the phases that
+//! splits have reached, and not from the routing tables.
 
 use super::keys::{KeyIndex, Space};
 use std::collections::BTreeSet;
@@ -33,27 +33,27 @@ impl Phase {
 
 /// A split as the master shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Seen {
+pub struct SplitView {
     pub id: i64,
     pub phase: Phase,
-    /// What was asked for, by the name of the phase; also `finished`.
+    /// The goal that was requested, by the name of the phase, or `finished`.
     pub goal: String,
     pub is_moved: bool,
     pub is_failed: bool,
     pub is_finished: bool,
     pub error: Option<(String, String)>,
-    /// The split that it takes back.
+    /// The split that it reverses.
     pub reverse_of: Option<i64>,
-    /// Its reverse split is asked for, and neither decided nor given up.
+    /// Whether its reverse split is requested, and neither decided nor aborted.
     pub is_taken_back: bool,
 }
 
-impl Seen {
+impl SplitView {
     pub fn is_rolling_back(&self) -> bool {
         self.goal == "rolled_back"
     }
 
-    /// Nothing of it is anywhere but perhaps a redirect.
+    /// Whether nothing of it is left anywhere, except perhaps a redirect.
     pub fn is_over(&self) -> bool {
         self.is_finished || (self.phase == Phase::RolledBack && self.is_rolling_back())
     }
@@ -61,14 +61,14 @@ impl Seen {
 
 #[derive(Clone, Debug)]
 pub struct Split {
-    pub seen: Seen,
+    pub seen: SplitView,
     pub space: Space,
     pub source: usize,
     pub target: usize,
     pub keys: BTreeSet<KeyIndex>,
-    /// What its source refuses since its cutover.
+    /// The keys that its source refuses since its cutover.
     redirect: BTreeSet<KeyIndex>,
-    /// Was given up without its target, which may still hold anything of it.
+    /// Whether it was rolled back without its target, which may still have anything of it.
     pub has_lost_target: bool,
 }
 
@@ -79,22 +79,22 @@ pub enum Status {
     Disabled,
 }
 
-/// What a shard must say to a write of a key.
+/// How a shard must answer a write of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expect {
-    /// It is routed there.
+    /// The key is routed there.
     Served,
     Refused,
-    /// Nothing of a split is there that could refuse it.
+    /// No split has anything there that could refuse it.
     Free,
-    /// Something is just being installed or taken away.
+    /// Something is just being installed or removed.
     Either,
 }
 
 #[derive(Clone, Debug)]
 pub struct Model {
     pub splits: Vec<Split>,
-    /// Where each key is routed.
+    /// The shard to which each key is routed.
     pub routes: Vec<Option<usize>>,
     pub statuses: Vec<Status>,
 }
@@ -106,7 +106,7 @@ impl Model {
 
     pub fn planned(
         &mut self,
-        seen: Seen,
+        seen: SplitView,
         space: Space,
         (source, target): (usize, usize),
         keys: BTreeSet<KeyIndex>,
@@ -119,8 +119,8 @@ impl Model {
         self.splits.iter().find(|split| split.seen.id == id)
     }
 
-    /// Takes what the master shows; a cutover that has decided since moves routes.
-    pub fn observe(&mut self, all: &[Seen]) {
+    /// Updates the model from the master's view of the splits. A cutover that has decided since then moves routes.
+    pub fn observe(&mut self, all: &[SplitView]) {
         for seen in all {
             self.find_way_back(seen);
             let Some(at) = self.splits.iter().position(|split| split.seen.id == seen.id) else { continue };
@@ -131,17 +131,17 @@ impl Model {
         }
     }
 
-    /// A reverse split that is asked for: its split with the shards exchanged.
-    fn find_way_back(&mut self, seen: &Seen) {
+    /// Adds a reverse split that was requested: its split with the shards exchanged.
+    fn find_way_back(&mut self, seen: &SplitView) {
         if self.split(seen.id).is_some() {
             return;
         }
         let Some(there) = seen.reverse_of.and_then(|id| self.split(id)).cloned() else { return };
-        let fresh = Seen { phase: Phase::Planning, ..seen.clone() };
+        let fresh = SplitView { phase: Phase::Planning, ..seen.clone() };
         self.planned(fresh, there.space, (there.target, there.source), there.keys);
     }
 
-    /// It was taken back, or somebody has tried.
+    /// Whether it was reversed, or a reverse split was tried.
     pub fn has_gone_back(&self, id: i64) -> bool {
         self.splits.iter().any(|split| split.seen.reverse_of == Some(id))
     }
@@ -155,14 +155,14 @@ impl Model {
         self.come_to(target, &keys);
     }
 
-    /// Keys are let in where they had left.
+    /// Keys have moved to the shard, so its redirects no longer refuse them.
     fn come_to(&mut self, shard: usize, keys: &BTreeSet<KeyIndex>) {
         for split in self.splits.iter_mut().filter(|split| split.source == shard) {
             split.redirect.retain(|key| !keys.contains(key));
         }
     }
 
-    /// A key was assigned by hand, or to nobody any more.
+    /// Records that a key was assigned by hand, or to no shard any more.
     pub fn assigned(&mut self, key: KeyIndex, shard: Option<usize>) {
         self.routes[key] = shard;
         if let Some(shard) = shard {
@@ -182,7 +182,7 @@ impl Model {
         }
     }
 
-    /// Finished splits by which a shard redirects one of the keys.
+    /// Returns the finished splits by which a shard redirects one of the keys.
     pub fn redirects_of(&self, shard: usize, keys: &[KeyIndex]) -> Vec<i64> {
         let redirecting = self.splits.iter().filter(|split| {
             split.source == shard
@@ -192,7 +192,7 @@ impl Model {
         redirecting.map(|split| split.seen.id).collect()
     }
 
-    /// Splits that redirect something, with the shard that does.
+    /// Returns the splits that redirect something, each with the shard that does.
     pub fn redirects(&self) -> BTreeSet<(i64, usize)> {
         let redirecting = self.splits.iter().filter(|s| s.seen.is_finished && !s.redirect.is_empty());
         redirecting.map(|split| (split.seen.id, split.source)).collect()
@@ -214,7 +214,7 @@ impl Model {
         Expect::Free
     }
 
-    /// Why a plan must be refused: each is a reason of its own.
+    /// Returns the SQLSTATEs of all reasons for which a plan must be refused.
     pub fn plan_refusals(
         &self,
         (source, target): (usize, usize),
@@ -231,13 +231,13 @@ impl Model {
             codes.push("55006");
         }
         if keys.is_empty() || keys.iter().any(|key| self.routes[*key] != Some(source)) {
-            // Of a range it is an entry that is routed elsewhere.
+            // For a range, the reason is an entry that is routed elsewhere.
             codes.extend(["22023", "55000"]);
         }
         codes
     }
 
-    /// The unfinished split that moves a key.
+    /// Returns the unfinished split that moves a key.
     pub fn holder(&self, key: KeyIndex) -> Option<&Split> {
         self.splits.iter().find(|split| !split.seen.is_over() && split.keys.contains(&key))
     }
@@ -274,10 +274,10 @@ impl Split {
 mod tests {
     use super::*;
 
-    fn seen(id: i64, phase: Phase, goal: &str) -> Seen {
+    fn seen(id: i64, phase: Phase, goal: &str) -> SplitView {
         let (is_moved, is_failed, is_finished) = (false, false, goal == "finished");
         let (error, reverse_of, is_taken_back) = (None, None, false);
-        Seen {
+        SplitView {
             id,
             phase,
             goal: goal.into(),
@@ -290,7 +290,7 @@ mod tests {
         }
     }
 
-    /// One key, which a split moves from the first shard to the second.
+    /// Makes a model of one key, which a split moves from the first shard to the second.
     fn model() -> Model {
         let mut model = Model::new(vec![Some(0)], 3);
         model.planned(seen(1, Phase::Planning, "planning"), Space::Directory, (0, 1), BTreeSet::from([0]));
@@ -343,7 +343,7 @@ mod tests {
         use Expect::{Free, Refused, Served};
         let mut model = model();
         model.observe(&[seen(1, Phase::Completed, "completed")]);
-        let back = |phase, goal| Seen { reverse_of: Some(1), ..seen(2, phase, goal) };
+        let back = |phase, goal| SplitView { reverse_of: Some(1), ..seen(2, phase, goal) };
         model.observe(&[back(Phase::Tailing, "completed")]);
         assert_eq!(expected(&model), [Refused, Served, Free]);
         model.observe(&[seen(1, Phase::Completed, "finished"), back(Phase::Completed, "completed")]);

@@ -1,23 +1,23 @@
-//! A master that is gone for good, and another one restored from its dump, which is a moment
-//! older: it takes the shards over.
+//! A master that is gone for good, and another one restored from its dump, which is slightly older. The new
+//! master takes the shards over.
 
-use super::model::{Phase, Seen};
+use super::model::{Phase, SplitView};
+use super::outages::Place;
 use super::stage::SHARDS;
 use super::walk::Walk;
-use super::weather::Place;
 use crate::cluster::DATABASE;
 use crate::{Result, env};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// What workers get done between the dump and the end of the old master.
+/// How long workers may continue between the dump and the end of the old master, in milliseconds.
 const SINCE_THE_DUMP: usize = 600;
-/// Until cutovers that the old master was asked for are decided or given up.
+/// The limit until cutovers that the old master was asked for are decided or aborted.
 const SETTLED: Duration = Duration::from_secs(40);
 
 impl Walk {
     pub(super) fn restore_master(&mut self) -> Result<String> {
-        // The operator makes sure that he can reach every shard.
+        // The operator makes sure that every shard can be reached.
         self.mend_all()?;
         self.look()?;
         let dump = self.stage.cluster.master.socket_dir().join("dump.sql");
@@ -28,11 +28,11 @@ impl Walk {
             Ok(command)
         };
         env::run(program("pg_dump")?.arg("-f").arg(&dump).args(["-d", DATABASE]))?;
-        let (mut restore, desk) = (program("psql")?, self.writers.desk.clone());
+        let (mut restore, shared) = (program("psql")?, self.writers.shared.clone());
         std::thread::sleep(Duration::from_millis(self.random.below(SINCE_THE_DUMP) as u64));
-        // Clients that ask for a route while there is no master are none of this.
-        let quiet = desk.quiet();
-        self.weather.begins(Place::Master);
+        // Clients must not ask for routes while there is no master.
+        let quiet = shared.quiet();
+        self.outages.begins(Place::Master);
         self.excuse_all_failures();
         let mut postgres = self.stage.cluster.master.superuser("postgres")?;
         postgres.batch_execute(&format!("DROP DATABASE {DATABASE} WITH (FORCE)"))?;
@@ -43,25 +43,26 @@ impl Walk {
             let adopt = format!("SELECT shard_adopt('{}')", self.stage.shard_name(shard));
             self.operate(&adopt)?;
         }
-        self.weather.ends(Place::Master);
+        self.outages.ends(Place::Master);
         self.excuse_all_failures();
         self.take_up_splits()?;
         self.is_restored = true;
         Ok("another master, restored from a dump, has taken over".into())
     }
 
-    /// Shards may know decisions that the new master does not: it takes them over when splits
-    /// are resumed, and until then nobody can say where a key is writable.
+    /// Shards may know decisions that the new master does not. It adopts them when splits are resumed, and
+    /// until then nobody can say where a key is writable.
     fn take_up_splits(&mut self) -> Result<()> {
-        let open: Vec<Seen> = self.look()?.into_iter().filter(|split| !split.is_over()).collect();
-        for Seen { id, .. } in open {
+        let open: Vec<SplitView> = self.look()?.into_iter().filter(|split| !split.is_over()).collect();
+        for SplitView { id, .. } in open {
             self.operate(&format!("SELECT shard_split_resume({id})"))?;
         }
         let deadline = Instant::now() + SETTLED;
-        let is_deciding = |split: &Seen| split.phase == Phase::CutoverPending && split.goal == "completed";
+        let is_deciding =
+            |split: &SplitView| split.phase == Phase::CutoverPending && split.goal == "completed";
         loop {
             let opened = self.opened()?;
-            let is_lost = |split: &Seen| {
+            let is_lost = |split: &SplitView| {
                 opened.contains(&split.id) && split.phase != Phase::Completed && !split.is_failed
             };
             if !self.look()?.iter().any(|split| is_deciding(split) || !split.is_over() && is_lost(split)) {
@@ -74,7 +75,7 @@ impl Walk {
         }
     }
 
-    /// Splits whose target is open, as the targets say: also of a decision that came after the dump.
+    /// Returns the splits whose targets say that they are open, including those with a decision after the dump.
     fn opened(&self) -> Result<Vec<i64>> {
         let mut all = Vec::new();
         for server in &self.stage.cluster.servers {

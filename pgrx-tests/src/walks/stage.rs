@@ -1,5 +1,5 @@
-//! The cluster of a walk: three shards behind links that can be cut, three keyspaces with
-//! their tables, and the functions by which a walk asks a shard whether a key is writable.
+//! The cluster of a walk: four shards behind links that can be cut, three keyspaces with their tables, and
+//! the sessions by which a walk asks a shard whether a key is writable.
 
 use super::keys::{self, BUCKETS, Key, Space};
 use crate::Result;
@@ -7,24 +7,24 @@ use crate::cluster::{CLIENT, Cluster, DATABASE, MOVER, OWNER, Shard, prepare_sha
 use crate::relay::Relay;
 use std::time::Duration;
 
-/// Each of the first is a server; the last is another schema of the last server.
+/// The number of shards. Each of the first ones is a server, and the last is another schema of the last server.
 pub const SHARDS: usize = 4;
 pub const SERVERS: usize = 3;
 /// The schema of the last shard.
 const OTHER: &str = "other";
-/// shardmaster.cutover_timeout of a walk.
+/// The setting shardmaster.cutover_timeout of a walk.
 pub const DEADLINE: Duration = Duration::from_secs(3);
-/// For how long a key may be refused while its shard lives.
+/// How long a key may be refused while its shard lives.
 pub const BOUND: Duration = Duration::from_secs(5);
 
-pub struct Stage {
+pub struct WalkCluster {
     pub cluster: Cluster,
     pub relays: Vec<Relay>,
     pub keys: Vec<Key>,
 }
 
-impl Stage {
-    pub fn new() -> Result<Stage> {
+impl WalkCluster {
+    pub fn new() -> Result<WalkCluster> {
         let mut cluster = Cluster::servers(
             SERVERS,
             &[
@@ -40,7 +40,7 @@ impl Stage {
         let key = "shard_d".to_owned();
         cluster.shards.push(Shard { key, server: Some(SERVERS - 1), namespace: OTHER.into() });
         let relays = cluster.servers.iter().map(Relay::before).collect::<Result<Vec<_>>>()?;
-        let stage = Stage { cluster, relays, keys: keys::all() };
+        let stage = WalkCluster { cluster, relays, keys: keys::all() };
         stage.link()?;
         stage.add_other()?;
         for shard in &stage.cluster.shards {
@@ -50,7 +50,7 @@ impl Stage {
         Ok(stage)
     }
 
-    /// Workers come through the links, clients do not.
+    /// Lets workers connect through the links, and clients directly.
     fn link(&self) -> Result<()> {
         let mut master = self.cluster.superuser()?;
         for (index, relay) in self.relays.iter().enumerate() {
@@ -68,12 +68,12 @@ impl Stage {
         let shard = &self.cluster.shards[SHARDS - 1];
         let mut owner = self.cluster.owner_of(shard)?;
         prepare_shard(&mut owner, OTHER)?;
-        // As everybody may with the schemas of the others.
+        // The public schema of the other shards grants this to everybody.
         owner.batch_execute(&format!("GRANT USAGE ON SCHEMA {OTHER} TO PUBLIC"))?;
         self.add_shard(&shard.key)
     }
 
-    /// The last shard, under this name.
+    /// Adds the last shard under this name.
     pub fn add_shard(&self, name: &str) -> Result<()> {
         let workers = self.relays[SERVERS - 1].conninfo(DATABASE, MOVER);
         let clients = self.cluster.servers[SERVERS - 1].conninfo(DATABASE, CLIENT);
@@ -82,12 +82,12 @@ impl Stage {
         Ok(())
     }
 
-    /// The server of a shard, by its index.
+    /// Returns the server of a shard, by its index.
     pub fn server_of(&self, shard: usize) -> usize {
         shard.min(SERVERS - 1)
     }
 
-    /// An ordinary client's session on a shard.
+    /// Opens an ordinary client's session on a shard.
     pub fn client_of(&self, shard: usize) -> Result<postgres::Client> {
         let mut client = self.cluster.servers[self.server_of(shard)].connect(DATABASE, CLIENT)?;
         client.batch_execute(&format!("SET search_path = {}", self.cluster.shards[shard].namespace))?;
@@ -156,12 +156,12 @@ impl Stage {
         &self.cluster.shards[shard].key
     }
 
-    /// The index of a shard by its name.
+    /// Returns the index of a shard by its name.
     pub fn shard_named(&self, name: &str) -> Option<usize> {
         self.cluster.shards.iter().position(|shard| shard.key == name)
     }
 
-    /// Those keys of the keyspace, by their indexes.
+    /// Returns the indexes of the keyspace's keys.
     pub fn keys_of(&self, space: Space) -> impl Iterator<Item = usize> {
         (0..self.keys.len()).filter(move |index| self.keys[*index].space == space)
     }

@@ -1,16 +1,16 @@
-//! What a walk has seen.
+//! The numbers of a walk.
 
 use super::walk::Walk;
 use crate::records::{self, Fact};
 
 impl Walk {
-    /// For docs/internals/reliability.md.
+    /// Writes the record for docs/internals/reliability.md.
     pub fn keep(&self) {
         let splits = &self.model.splits;
         let back =
             splits.iter().filter(|split| split.seen.reverse_of.is_some() && split.seen.is_finished).count();
         let faults = if self.has_faults { "with" } else { "without" };
-        let written = self.writers.desk.acknowledged.load(std::sync::atomic::Ordering::Relaxed);
+        let written = self.writers.shared.acknowledged.load(std::sync::atomic::Ordering::Relaxed);
         let facts: [Fact<'_>; 6] = [
             ("faults", &faults),
             ("seconds", &self.began.elapsed().as_secs()),
@@ -22,11 +22,11 @@ impl Walk {
         records::keep("walk", &facts);
     }
 
-    /// What the walk has seen, in a line.
+    /// Returns the walk's numbers in one line.
     pub fn summary(&self) -> String {
-        let desk = &self.writers.desk;
-        let written = desk.acknowledged.load(std::sync::atomic::Ordering::Relaxed);
-        let refusals = super::writers::lock(&desk.refusals).clone();
+        let shared = &self.writers.shared;
+        let written = shared.acknowledged.load(std::sync::atomic::Ordering::Relaxed);
+        let refusals = super::writers::lock(&shared.refusals).clone();
         let splits = &self.model.splits;
         let finished = splits.iter().filter(|split| split.seen.is_finished).count();
         let (steps, planned, took) = (self.trail.len(), splits.len(), self.began.elapsed());

@@ -1,4 +1,4 @@
-//! Calls that change shards and routes by hand, and tidy up.
+//! Calls that change shards and routes by hand, and calls that clean up.
 
 use super::calls::{Refusal, quoted, words};
 use super::keys::{KeyIndex, Space, bounds};
@@ -26,7 +26,7 @@ impl Walk {
         Ok(format!("{query}: {}", words(&told)))
     }
 
-    /// The last shard is dropped, and added under another name, if nothing is on it.
+    /// Drops the last shard and adds it under another name, if nothing is on it.
     pub(super) fn rename_shard(&mut self) -> Result<String> {
         let last = SHARDS - 1;
         let is_used = |walk: &Walk| {
@@ -61,14 +61,14 @@ impl Walk {
         Ok(format!("{query}: dropped, and added as {name}"))
     }
 
-    /// Whatever belongs to a living split stays.
+    /// Cleans up a shard. Whatever belongs to an open split must stay.
     pub(super) fn cleanup(&mut self) -> Result<String> {
         let shard = self.random.below(SHARDS);
         let query = format!("SELECT object, action FROM shard_cleanup('{}')", self.stage.shard_name(shard));
         let told = match self.master()?.query(&query, &[]) {
             Ok(rows) => {
                 let removed: Vec<String> = rows.iter().map(|row| row.get(0)).collect();
-                // What the old master had just installed is nothing to one that was restored.
+                // A restored master does not know what the old master had just installed.
                 let is_expected =
                     self.is_restored || self.model.splits.iter().any(|split| split.has_lost_target);
                 if !removed.is_empty() && !is_expected {
@@ -85,7 +85,7 @@ impl Walk {
         }
     }
 
-    /// A key without rows goes to another shard by hand, or out of routing.
+    /// Assigns a key without rows to another shard by hand, or removes it from routing.
     pub(super) fn assign(&mut self) -> Result<String> {
         let spare: Vec<KeyIndex> =
             (0..self.stage.keys.len()).filter(|key| !self.stage.keys[*key].is_written).collect();
@@ -136,7 +136,7 @@ impl Walk {
                 let bucket = key.bucket().unwrap_or_default();
                 format!("SELECT shard_assign_bucket({bucket}, '{to}', 'events', force => {force})")
             }
-            // The only one without rows: what is below the first bound.
+            // Only the range below the first bound has no rows.
             Space::Range => {
                 let upper = quoted(bounds().next());
                 format!("SELECT shard_assign_range(NULL, {upper}, '{to}', 'docs', force => {force})")
@@ -144,7 +144,7 @@ impl Walk {
         }
     }
 
-    /// A bucket goes with all of its keys.
+    /// Records an assignment. A bucket takes all of its keys along.
     fn assigned(&mut self, key: KeyIndex, to: Option<usize>) {
         let bucket = self.stage.keys[key].bucket();
         let is_along = |other: &KeyIndex| bucket.is_some() && self.stage.keys[*other].bucket() == bucket;

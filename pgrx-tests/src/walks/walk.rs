@@ -1,15 +1,15 @@
-//! One walk: steps, what is true after each, and an end.
+//! One walk: its steps, the checks after each step, and its end.
 
-use super::acts::Spares;
-use super::book::Rows;
 use super::calls::{COPIED_BEFORE, LACKS_PARTITION};
-use super::compare;
-use super::faults::{Fault, Lasting};
+use super::comparison;
+use super::expected_rows::Rows;
+use super::faults::{Fault, LastingFault};
 use super::keys::{KeyIndex, Space};
-use super::model::{Expect, Model, Phase, Seen};
-use super::probe::{Prober, Said};
-use super::stage::{BOUND, SHARDS, Stage};
-use super::weather::{Place, Weather};
+use super::model::{Expect, Model, Phase, SplitView};
+use super::outages::{Outages, Place};
+use super::owner_ddl::Spares;
+use super::probe::{ProbeAnswer, Prober};
+use super::stage::{BOUND, SHARDS, WalkCluster};
 use super::writers::Writers;
 use crate::random::Random;
 use crate::{Error, Result, wait};
@@ -18,45 +18,45 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 const LIMIT: Duration = Duration::from_secs(180);
-/// Between deep comparisons.
+/// The number of steps between two full comparisons.
 const COMPARE_EVERY: usize = 12;
 
 pub struct Walk {
-    pub stage: Stage,
+    pub stage: WalkCluster,
     pub model: Model,
     pub random: Random,
     pub trail: Vec<String>,
-    pub(super) weather: Arc<Weather>,
+    pub(super) outages: Arc<Outages>,
     pub(super) writers: Writers,
     prober: Prober,
     master: Option<Client>,
-    pub(super) lasting: Vec<Lasting>,
+    pub(super) lasting: Vec<LastingFault>,
     pub(super) points: Vec<String>,
     pub(super) has_faults: bool,
-    /// A transaction of this walk keeps rows from the clients.
+    /// Whether a transaction of this walk holds rows that clients write.
     pub(super) holds_rows: bool,
-    /// Until when a split may fail because of what an owner has done to a table.
+    /// The time until which a split may fail because an owner has changed a table.
     excused: Instant,
     excused_all: Instant,
     pub(super) spares: Vec<Spares>,
-    /// Names that the last shard has had.
+    /// The number of names that the last shard has had.
     pub(super) names: usize,
-    /// The master is another one than at first.
+    /// Whether the master was replaced by a restored one.
     pub(super) is_restored: bool,
     pub(super) began: Instant,
 }
 
 impl Walk {
     pub fn new(seed: u64, has_faults: bool) -> Result<Walk> {
-        let stage = Stage::new()?;
-        let weather = Arc::new(Weather::default());
-        let writers = Writers::start(&stage, weather.clone(), seed);
+        let stage = WalkCluster::new()?;
+        let outages = Arc::new(Outages::default());
+        let writers = Writers::start(&stage, outages.clone(), seed);
         let mut walk = Walk {
             model: Model::new(vec![None; stage.keys.len()], SHARDS),
             stage,
             random: Random::new(seed),
             trail: Vec::new(),
-            weather,
+            outages,
             writers,
             prober: Prober::new(),
             master: None,
@@ -77,7 +77,7 @@ impl Walk {
         Ok(walk)
     }
 
-    /// The operator's session; another one where the last is gone.
+    /// Returns the operator's session, or a new one if the last is gone.
     pub(super) fn master(&mut self) -> Result<&mut Client> {
         if self.master.as_ref().is_none_or(Client::is_closed) {
             let cluster = &self.stage.cluster;
@@ -91,7 +91,7 @@ impl Walk {
         self.master.as_mut().ok_or_else(|| Error::from("the session was just opened"))
     }
 
-    /// What `ask` gives, asked again where the session breaks.
+    /// Returns the result of `ask`, which is repeated if the session breaks.
     pub(super) fn ask_master<T>(
         &mut self,
         ask: impl Fn(&mut Client) -> std::result::Result<T, postgres::Error>,
@@ -113,9 +113,9 @@ impl Walk {
         }
     }
 
-    /// Makes a step; afterwards everything must be true.
+    /// Makes a step, after which everything must be true.
     pub fn step(&mut self) -> Result<()> {
-        self.stage.clear_up(&mut self.lasting, &self.weather, false)?;
+        self.stage.clear_up(&mut self.lasting, &self.outages, false)?;
         if self.has_faults && self.random.percent(2) {
             let text = self.restore_master()?;
             self.note(text);
@@ -125,7 +125,7 @@ impl Walk {
         } else if self.has_faults && self.random.percent(15) {
             let fault = Fault::choose(&mut self.random, &self.points);
             self.note(format!("{fault:?}"));
-            let lasting = self.stage.harm(&fault, &self.weather, &mut self.random)?;
+            let lasting = self.stage.harm(&fault, &self.outages, &mut self.random)?;
             self.lasting.extend(lasting);
         } else {
             let text = self.call()?;
@@ -144,8 +144,8 @@ impl Walk {
         self.trail.push(line);
     }
 
-    /// Splits as they are now; the model follows.
-    pub(super) fn look(&mut self) -> Result<Vec<Seen>> {
+    /// Returns the splits as they are now, and updates the model.
+    pub(super) fn look(&mut self) -> Result<Vec<SplitView>> {
         let seen = self.ask_master(seen)?;
         self.model.observe(&seen);
         let is_excused = |(code, message): &(String, String)| {
@@ -161,12 +161,12 @@ impl Walk {
         }
     }
 
-    /// What an owner does now or has just done may make splits fail.
+    /// Allows splits to fail for a while because of what an owner does now or has just done.
     pub(super) fn excuse_failures(&mut self) {
         self.excused = Instant::now() + Duration::from_secs(20);
     }
 
-    /// While shards refuse a new master, splits fail with whatever they say.
+    /// Allows splits to fail with any error for a while, because shards refuse a new master.
     pub(super) fn excuse_all_failures(&mut self) {
         self.excused_all = Instant::now() + Duration::from_secs(10);
     }
@@ -176,14 +176,14 @@ impl Walk {
         now < self.excused_all || now < self.excused && ["55000", "42P01", "42703", "23503"].contains(&code)
     }
 
-    /// Nothing of what was done to servers and links lasts any longer.
+    /// Ends all faults of servers and links.
     pub(super) fn mend_all(&mut self) -> Result<()> {
-        self.stage.clear_up(&mut self.lasting, &self.weather, true)
+        self.stage.clear_up(&mut self.lasting, &self.outages, true)
     }
 
-    /// What failed because of a name that is back is resumed by its operator.
+    /// Resumes splits that failed because of a name that has been changed back.
     fn resume_failed(&mut self) -> Result<()> {
-        let failed: Vec<Seen> = self.look()?.into_iter().filter(|split| split.is_failed).collect();
+        let failed: Vec<SplitView> = self.look()?.into_iter().filter(|split| split.is_failed).collect();
         for split in failed {
             self.resume(&split)?;
             self.note(format!("it had failed: {:?}", split.error));
@@ -191,15 +191,15 @@ impl Walk {
         Ok(())
     }
 
-    /// A split goes on, or back where its error says so. Partitions that one side alone has are remarks of its
-    /// check, and as they should be.
-    pub(super) fn resume(&mut self, Seen { id, phase, error, .. }: &Seen) -> Result<()> {
+    /// Resumes a split, or rolls it back if its error says so. Partitions that only one side has are remarks
+    /// of the check, and are accepted.
+    pub(super) fn resume(&mut self, SplitView { id, phase, error, .. }: &SplitView) -> Result<()> {
         if error.as_ref().is_some_and(|(_, message)| message.contains(COPIED_BEFORE)) {
             return self.operate_unless(&format!("SELECT shard_split_rollback({id})"), "55000").map(drop);
         }
         let may_lack = error.as_ref().is_none_or(|(_, message)| message.contains(LACKS_PARTITION));
         if *phase == Phase::Planning && may_lack {
-            // A worker may have begun the split meanwhile, whose check is over then.
+            // A worker may have started the split meanwhile. Then the check no longer applies.
             self.operate_unless(
                 &format!(
                     "SELECT shard_split_accept({id}, check_name, object) FROM shard_split_check({id})
@@ -211,7 +211,7 @@ impl Walk {
         self.operate(&format!("SELECT shard_split_resume({id})"))
     }
 
-    /// For each key where the master routes it: write shard, and whether it is being moved.
+    /// Returns for each key where the master routes it: the write shard, and whether it is settled.
     pub(super) fn routed(&mut self) -> Result<Vec<Option<(usize, bool)>>> {
         let mut entries = Vec::new();
         for space in Space::ALL {
@@ -237,7 +237,7 @@ impl Walk {
     }
 
     pub(super) fn check(&mut self) -> Result<()> {
-        if let Some(problem) = self.writers.desk.problem() {
+        if let Some(problem) = self.writers.shared.problem() {
             return Err(problem.into());
         }
         let mut keys: Vec<KeyIndex> = (0..self.stage.keys.len()).collect();
@@ -250,18 +250,18 @@ impl Walk {
         Ok(())
     }
 
-    /// What each shard must say of each of the keys.
+    /// Returns the answers that each shard must give for each of the keys.
     fn expected(&mut self, keys: &[KeyIndex]) -> Result<Vec<[Expect; SHARDS]>> {
         self.look()?;
         let model = &self.model;
         Ok(keys.iter().map(|key| std::array::from_fn(|shard| model.expect(shard, *key))).collect())
     }
 
-    /// Writable where it is routed, and there alone. Returns those of which something else
-    /// was true afterwards than before: of what is between nothing is known.
+    /// Checks that each key is writable where it is routed, and only there. Returns the keys whose expected
+    /// answer changed meanwhile, because nothing is known about the time in between.
     fn check_keys(&mut self, keys: Vec<KeyIndex>) -> Result<Vec<KeyIndex>> {
         let before = self.expected(&keys)?;
-        let mut said: Vec<[Said; SHARDS]> = Vec::new();
+        let mut said: Vec<[ProbeAnswer; SHARDS]> = Vec::new();
         for key in &keys {
             said.push(std::array::from_fn(|shard| self.prober.ask(&self.stage, shard, *key)));
         }
@@ -281,8 +281,8 @@ impl Walk {
         Ok(again)
     }
 
-    /// The master routes a key where its splits and assignments have brought it. While one
-    /// cuts over, whoever asks for a write waits, but not for long.
+    /// The master must route a key where its splits and assignments have brought it. During a cutover, a
+    /// client that asks for a write route waits, but not for long.
     fn check_route(&mut self, key: KeyIndex, routed: Option<(usize, bool)>) -> Result<()> {
         let model = self.model.routes[key];
         let name = self.stage.keys[key].text.clone();
@@ -295,7 +295,7 @@ impl Walk {
                 // A split has just decided.
                 _ if self.look()?.is_empty() || self.model.routes[key] != model => return Ok(()),
                 settled => {
-                    // What was read before the model went on with another key says nothing.
+                    // The route may have been read before the model changed, so it is read once more.
                     let now = self.routed()?[key];
                     if now != settled {
                         routed = now;
@@ -305,10 +305,10 @@ impl Walk {
                 }
             }
             let places: Vec<Place> = (0..SHARDS).flat_map(|shard| self.places_of(shard)).collect();
-            if self.weather.lasts(&places) && began.elapsed() > BOUND {
+            if self.outages.lasts(&places) && began.elapsed() > BOUND {
                 return Ok(());
             }
-            if self.weather.is_too_long(&places, began) {
+            if self.outages.is_too_long(&places, began) {
                 return Err(format!("no route for a write of \"{name}\" for {:?}", began.elapsed()).into());
             }
             std::thread::sleep(Duration::from_millis(20)); // between two looks
@@ -317,17 +317,24 @@ impl Walk {
         }
     }
 
-    fn check_said(&mut self, (shard, key): (usize, KeyIndex), expect: Expect, said: Said) -> Result<()> {
+    fn check_said(
+        &mut self,
+        (shard, key): (usize, KeyIndex),
+        expect: Expect,
+        said: ProbeAnswer,
+    ) -> Result<()> {
         let what = || format!("\"{}\" on shard {shard}", self.stage.keys[key].text);
         match (expect, said) {
-            (_, Said::Other(text)) => Err(format!("{}: {text}", what()).into()),
-            (Expect::Served, Said::Retry(_) | Said::Unreachable(_)) => self.await_served(shard, key),
-            (Expect::Refused, Said::Writable) => {
+            (_, ProbeAnswer::Other(text)) => Err(format!("{}: {text}", what()).into()),
+            (Expect::Served, ProbeAnswer::Retry(_) | ProbeAnswer::Unreachable(_)) => {
+                self.await_served(shard, key)
+            }
+            (Expect::Refused, ProbeAnswer::Writable) => {
                 let route = self.model.routes[key];
                 Err(format!("{} is writable, but routed to {route:?}", what()).into())
             }
-            (Expect::Free, Said::Retry(text)) => self.await_free(shard, key, &text),
-            (_, Said::Writable | Said::Retry(_) | Said::Unreachable(_)) => Ok(()),
+            (Expect::Free, ProbeAnswer::Retry(text)) => self.await_free(shard, key, &text),
+            (_, ProbeAnswer::Writable | ProbeAnswer::Retry(_) | ProbeAnswer::Unreachable(_)) => Ok(()),
         }
     }
 
@@ -336,10 +343,10 @@ impl Walk {
         vec![Place::Master, Place::Server(server), Place::Link(server)]
     }
 
-    /// What excuses a key's own shard when it refuses the key.
+    /// Returns the places whose outages excuse a refusal of a key by its own shard.
     fn excuses(&self, shard: usize, key: KeyIndex) -> Vec<Place> {
         let mut places = self.places_of(shard);
-        // Behind the decision the target must be told before it opens.
+        // After the decision, the target must be told before it opens.
         let decided = self.model.holder(key).filter(|split| split.seen.phase == Phase::Completed);
         if let Some(split) = decided {
             places.extend(self.places_of(split.source).into_iter().chain(self.places_of(split.target)));
@@ -349,47 +356,47 @@ impl Walk {
 
     fn await_served(&mut self, shard: usize, key: KeyIndex) -> Result<()> {
         let places = self.excuses(shard, key);
-        let (stage, weather, model) = (&self.stage, &self.weather, &self.model);
+        let (stage, outages, model) = (&self.stage, &self.outages, &self.model);
         let is_routed = || {
-            // A cutover may decide meanwhile: then this is another shard's.
+            // A cutover may decide meanwhile. Then another shard must serve the key.
             let mut master = wait::until("the master", LIMIT, || Ok(stage.cluster.superuser().ok()))?;
             let mut now = model.clone();
             now.observe(&seen(&mut master).map_err(Error::from)?);
             Ok(now.routes[key] == Some(shard))
         };
-        let outcome = self.prober.await_writable(stage, weather, (shard, key), &places, is_routed);
+        let outcome = self.prober.await_writable(stage, outages, (shard, key), &places, is_routed);
         outcome.map_err(|e| e.context(&format!("\"{}\" on its shard {shard}", stage.keys[key].text)))
     }
 
-    /// A shard to which a key has never belonged, or does not any more, does not refuse it,
-    /// at the latest when workers have cleaned up.
+    /// A shard must not refuse a key that does not belong to it, at the latest when workers have cleaned up.
     fn await_free(&mut self, shard: usize, key: KeyIndex, text: &str) -> Result<()> {
         let places = self.places_of(shard);
-        let (stage, weather, model) = (&self.stage, &self.weather, &self.model);
+        let (stage, outages, model) = (&self.stage, &self.outages, &self.model);
         let is_free = || {
             let mut master = wait::until("the master", LIMIT, || Ok(stage.cluster.superuser().ok()))?;
             let mut now = model.clone();
             now.observe(&seen(&mut master).map_err(Error::from)?);
             Ok(now.expect(shard, key) == Expect::Free)
         };
-        let outcome = self.prober.await_writable(stage, weather, (shard, key), &places, is_free);
+        let outcome = self.prober.await_writable(stage, outages, (shard, key), &places, is_free);
         outcome.map_err(|e| {
             let name = &stage.keys[key].text;
             e.context(&format!("\"{name}\" on shard {shard}, where nothing should refuse it ({text})"))
         })
     }
 
-    /// The books against what shards hold, with nobody writing.
+    /// Compares the expected rows with those on the shards, while nobody writes.
     pub(super) fn compare(&mut self) -> Result<()> {
-        let desk = self.writers.desk.clone();
-        let _quiet = desk.quiet();
+        let shared = self.writers.shared.clone();
+        let _quiet = shared.quiet();
         for _ in 0..50 {
             self.look()?;
-            // Read before the shards: a split that ends meanwhile has had its rows there.
+            // This is read before the shards, because a split that ends meanwhile still had its rows there.
             let is_free: Vec<bool> =
                 (0..self.stage.keys.len()).map(|key| self.model.holder(key).is_none()).collect();
             let before = self.routed()?;
-            let held = (0..SHARDS).map(|shard| compare::held(&self.stage, shard)).collect::<Result<Vec<_>>>();
+            let held =
+                (0..SHARDS).map(|shard| comparison::held(&self.stage, shard)).collect::<Result<Vec<_>>>();
             let Ok(held) = held else { continue };
             self.look()?;
             if before != self.routed()? {
@@ -406,13 +413,13 @@ impl Walk {
         Ok(())
     }
 
-    /// Where a key is routed its rows are those that were acknowledged.
+    /// On the shard to which a key is routed, its rows must be those that were acknowledged.
     fn compare_with_book(&self, key: KeyIndex, route: usize, held: &[Rows; 2]) -> Result<()> {
         let (name, model) = (&self.stage.keys[key].text, self.model.routes[key]);
         if model != Some(route) {
             return Err(format!("\"{name}\" is routed to {route}, not to {model:?}").into());
         }
-        let mut books = self.writers.desk.books();
+        let mut books = self.writers.shared.books();
         let Some(book) = books.get_mut(&key) else { return Ok(()) };
         let [parents, children] = held;
         for (table, rows) in self.stage.keys[key].space.tables().into_iter().zip(held) {
@@ -427,12 +434,12 @@ impl Walk {
         Ok(())
     }
 
-    /// While no split moves it, a key has rows on its shard alone.
+    /// While no split moves it, a key has rows on its own shard alone.
     fn compare_elsewhere(
         &self,
         key: KeyIndex,
         route: usize,
-        held: &[compare::Held],
+        held: &[comparison::Held],
         is_free: bool,
     ) -> Result<()> {
         for (shard, held) in held.iter().enumerate().filter(|(shard, _)| *shard != route) {
@@ -447,7 +454,7 @@ impl Walk {
         Ok(())
     }
 
-    /// A target that was given up as lost keeps what was copied.
+    /// A target that was given up as lost keeps the copied rows.
     fn may_keep(&self, shard: usize, key: KeyIndex) -> bool {
         self.model.splits.iter().any(|s| s.has_lost_target && s.target == shard && s.keys.contains(&key))
     }
@@ -457,7 +464,7 @@ impl Walk {
         self.ask_master(|master| master.batch_execute(call)).map_err(|e| e.context(call))
     }
 
-    /// False: it was refused with this code.
+    /// Makes a call. Returns false if it was refused with this SQLSTATE.
     pub(super) fn operate_unless(&mut self, call: &str, code: &str) -> Result<bool> {
         match self.operate(call) {
             Err(error) if error.sqlstate() == Some(code) => Ok(false),
@@ -465,7 +472,7 @@ impl Walk {
         }
     }
 
-    /// Where everything is, for whoever reads of a failure.
+    /// Describes the state of everything, for the report of a failure.
     pub fn describe(&mut self) -> String {
         let query = "SELECT format('split %s: %s %s -> %s, phase %s, goal %s, step %s, %s, paused %s, waiting for %s, error %s %s, keys %s',
                             p.id, p.keyspace, p.source_shard, p.target_shard, p.phase, p.goal, p.cutover_step, p.activity, p.paused,
@@ -482,10 +489,10 @@ impl Walk {
     }
 }
 
-/// Splits as the master shows them.
-pub(super) fn seen(master: &mut Client) -> std::result::Result<Vec<Seen>, postgres::Error> {
+/// Returns the splits as the master shows them.
+pub(super) fn seen(master: &mut Client) -> std::result::Result<Vec<SplitView>, postgres::Error> {
     let query =
-        // A reverse split that nobody has asked for is part of its split.
+        // A reverse split that was not requested is part of its split.
         "SELECT id, phase, goal, cutover_step = 'moved', activity = 'failed', finished_at IS NOT NULL,
                 error_code, error_message, reverse_of,
                 EXISTS (SELECT 1 FROM shardmaster.split_plan b
@@ -494,7 +501,7 @@ pub(super) fn seen(master: &mut Client) -> std::result::Result<Vec<Seen>, postgr
     let rows = master.query(query, &[])?;
     let split = |row: &postgres::Row| {
         let error = row.get::<_, Option<String>>(6).zip(row.get::<_, Option<String>>(7));
-        Some(Seen {
+        Some(SplitView {
             id: row.get(0),
             phase: Phase::named(row.get(1))?,
             goal: row.get(2),

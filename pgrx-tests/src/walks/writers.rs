@@ -1,10 +1,10 @@
-//! Clients that write beside the walk, one for each keyspace, and keep books: what was
-//! acknowledged, and who was refused for too long.
+//! Clients that write during the walk, one for each keyspace. They record what was acknowledged, and who was
+//! refused for too long.
 
-use super::book::{Book, Change};
+use super::expected_rows::{Change, ExpectedRows};
 use super::keys::Space;
-use super::stage::{SERVERS, Stage};
-use super::weather::{Place, Weather};
+use super::outages::{Outages, Place};
+use super::stage::{SERVERS, WalkCluster};
 use crate::random::Random;
 use crate::workload::route::Router;
 use crate::{Error, Result};
@@ -15,79 +15,79 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockWriteGuard};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Between two writes of one client.
+/// The pause between two writes of one client.
 const PACE: Duration = Duration::from_millis(4);
-/// Ids of rows.
+/// The number of ids of rows.
 const IDS: usize = 40;
 
-type Books = Mutex<BTreeMap<usize, Book>>;
+type Books = Mutex<BTreeMap<usize, ExpectedRows>>;
 
 /// What the walk and its writers share.
-pub struct Desk {
+pub struct Shared {
     books: Books,
-    /// Held for reading while something is written.
+    /// The lock is held for reading while something is written.
     gate: RwLock<()>,
     stop: AtomicBool,
-    /// Routes from before this number are to be asked for again.
+    /// Routes from before this number must be requested again.
     pub epoch: AtomicU64,
     pub acknowledged: AtomicU64,
     pub refusals: Mutex<BTreeMap<String, u64>>,
     problems: Mutex<Vec<String>>,
-    weather: Arc<Weather>,
+    outages: Arc<Outages>,
 }
 
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Desk {
-    /// Nothing is written while the guard lives.
+impl Shared {
+    /// Prevents writes while the returned guard lives.
     pub fn quiet(&self) -> RwLockWriteGuard<'_, ()> {
         self.gate.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub fn books(&self) -> MutexGuard<'_, BTreeMap<usize, Book>> {
+    pub fn books(&self) -> MutexGuard<'_, BTreeMap<usize, ExpectedRows>> {
         lock(&self.books)
     }
 
-    /// What went wrong, if anything has.
+    /// Returns the first problem, if there is one.
     pub fn problem(&self) -> Option<String> {
         lock(&self.problems).first().cloned()
     }
 }
 
 pub struct Writers {
-    pub desk: Arc<Desk>,
+    pub shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
 }
 
 impl Writers {
-    pub fn start(stage: &Stage, weather: Arc<Weather>, seed: u64) -> Writers {
+    pub fn start(stage: &WalkCluster, outages: Arc<Outages>, seed: u64) -> Writers {
         let written = stage.keys.iter().enumerate().filter(|(_, key)| key.is_written);
-        let desk = Arc::new(Desk {
-            books: Mutex::new(written.map(|(index, _)| (index, Book::default())).collect()),
+        let shared = Arc::new(Shared {
+            books: Mutex::new(written.map(|(index, _)| (index, ExpectedRows::default())).collect()),
             gate: RwLock::new(()),
             stop: AtomicBool::new(false),
             epoch: AtomicU64::new(0),
             acknowledged: AtomicU64::new(0),
             refusals: Mutex::default(),
             problems: Mutex::default(),
-            weather,
+            outages,
         });
         let threads = Space::ALL
             .into_iter()
             .map(|space| {
-                let mut writer = Writer::new(stage, space, desk.clone(), seed);
+                let mut writer = Writer::new(stage, space, shared.clone(), seed);
                 std::thread::spawn(move || writer.run())
             })
             .collect();
-        Writers { desk, threads }
+        Writers { shared, threads }
     }
 }
 
 impl Drop for Writers {
     fn drop(&mut self) {
-        self.desk.stop.store(true, Ordering::Relaxed);
+        self.shared.stop.store(true, Ordering::Relaxed);
         for thread in self.threads.drain(..) {
             let _ = thread.join();
         }
@@ -96,37 +96,37 @@ impl Drop for Writers {
 
 struct Writer {
     space: Space,
-    /// Position in the router's list, and in the stage's.
+    /// The key's position in the router's list, and in the cluster's.
     keys: Vec<(usize, usize)>,
     names: Vec<String>,
     router: Router,
     random: Random,
-    desk: Arc<Desk>,
+    shared: Arc<Shared>,
     epoch: u64,
     turn: u64,
 }
 
-/// Of the writers' transactions, each as often as it stands here. Above READ COMMITTED a writer
-/// has one snapshot, and what it has not seen of a split ends it with 40001.
+/// Isolation levels of the writers' transactions, each as often as it is listed. Above READ COMMITTED a
+/// writer has one snapshot, and gets 40001 if a split has changed something since.
 const LEVELS: [&str; 4] = ["READ COMMITTED", "READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE"];
 
 /// How a transaction ended.
 enum Outcome {
     Committed,
-    /// Certainly nothing has changed; another try may succeed.
+    /// The transaction has certainly changed nothing. Another attempt may succeed.
     Refused(Error),
     /// The answer to its COMMIT was lost.
     Unknown,
 }
 
-/// One operation: its statements with the rows that each must change, and what is then.
+/// An operation: its statements with the number of rows that each must change, and the rows afterwards.
 struct Op {
     statements: Vec<(String, u64)>,
     changes: Vec<Change>,
 }
 
 impl Writer {
-    fn new(stage: &Stage, space: Space, desk: Arc<Desk>, seed: u64) -> Writer {
+    fn new(stage: &WalkCluster, space: Space, shared: Arc<Shared>, seed: u64) -> Writer {
         let written: Vec<usize> =
             stage.keys_of(space).filter(|index| stage.keys[*index].is_written).collect();
         let names: Vec<String> = written.iter().map(|index| stage.keys[*index].text.clone()).collect();
@@ -135,31 +135,31 @@ impl Writer {
             Router::new(stage.cluster.client_config(), space.name(), Arc::new(names.clone()), settings);
         let random = Random::new(seed ^ (space as u64 + 1));
         let keys = written.into_iter().enumerate().collect();
-        Writer { space, keys, names, router, random, desk, epoch: 0, turn: 0 }
+        Writer { space, keys, names, router, random, shared, epoch: 0, turn: 0 }
     }
 
     fn run(&mut self) {
-        while !self.desk.stop.load(Ordering::Relaxed) {
+        while !self.shared.stop.load(Ordering::Relaxed) {
             if let Err(error) = self.write() {
-                lock(&self.desk.problems).push(error.to_string());
+                lock(&self.shared.problems).push(error.to_string());
                 return;
             }
             std::thread::sleep(PACE);
         }
     }
 
-    /// One operation, tried until a shard takes it.
+    /// Runs one operation, and repeats it until a shard accepts it.
     fn write(&mut self) -> Result<()> {
         let (tenant, key) = *self.random.one_of(&self.keys.clone());
         let mut op = None;
         let mut refused_since = None;
         loop {
-            if self.desk.stop.load(Ordering::Relaxed) {
+            if self.shared.stop.load(Ordering::Relaxed) {
                 return Ok(());
             }
-            let desk = self.desk.clone();
-            let gate = desk.gate.read().unwrap_or_else(PoisonError::into_inner);
-            if desk.books().get(&key).is_none_or(Book::is_in_doubt) {
+            let shared = self.shared.clone();
+            let gate = shared.gate.read().unwrap_or_else(PoisonError::into_inner);
+            if shared.books().get(&key).is_none_or(ExpectedRows::is_in_doubt) {
                 return Ok(()); // until the next comparison nobody knows what is there
             }
             self.follow_epoch();
@@ -168,14 +168,14 @@ impl Writer {
             let outcome = self.attempt(tenant, &op.statements);
             match outcome {
                 Outcome::Committed => {
-                    if let Some(book) = desk.books().get_mut(&key) {
+                    if let Some(book) = shared.books().get_mut(&key) {
                         book.acknowledged(&op.changes);
                     }
-                    desk.acknowledged.fetch_add(1, Ordering::Relaxed);
+                    shared.acknowledged.fetch_add(1, Ordering::Relaxed);
                     return Ok(());
                 }
                 Outcome::Unknown => {
-                    if let Some(book) = desk.books().get_mut(&key) {
+                    if let Some(book) = shared.books().get_mut(&key) {
                         book.in_doubt(std::mem::take(&mut op.changes));
                     }
                     self.router.forget_session(tenant);
@@ -192,19 +192,18 @@ impl Writer {
         }
     }
 
-    /// Before a redirect ends, every client asks for its routes again.
+    /// Asks for all routes again before a redirect ends.
     fn follow_epoch(&mut self) {
-        let now = self.desk.epoch.load(Ordering::Relaxed);
+        let now = self.shared.epoch.load(Ordering::Relaxed);
         if now != self.epoch && (0..self.names.len()).all(|tenant| self.router.refresh(tenant).is_ok()) {
             self.epoch = now;
         }
     }
 
-    /// An error that is worth another try; otherwise, or when it has been for too long, the
-    /// walk has found something.
+    /// Judges an error. If it is not worth another attempt, or has lasted too long, the walk has found a problem.
     fn judge(&mut self, tenant: usize, error: &Error, since: Instant) -> Result<()> {
         let state = error.sqlstate().unwrap_or("none").to_owned();
-        *lock(&self.desk.refusals).entry(state.clone()).or_default() += 1;
+        *lock(&self.shared.refusals).entry(state.clone()).or_default() += 1;
         let is_lost = state == "none" || state.starts_with("57P") || state.starts_with("08");
         if !is_lost && !["SM001", "SM002", "40001"].contains(&state.as_str()) && error.sqlstate().is_some() {
             return Err(error.clone());
@@ -215,7 +214,7 @@ impl Writer {
         let _ = self.router.refresh(tenant);
         let of_servers = (0..SERVERS).flat_map(|server| [Place::Server(server), Place::Link(server)]);
         let places: Vec<Place> = of_servers.chain([Place::Master]).collect();
-        if self.desk.weather.is_too_long(&places, since) {
+        if self.shared.outages.is_too_long(&places, since) {
             return Err(error.clone().context(&format!("refused for {:?}", since.elapsed())));
         }
         Ok(())
@@ -226,7 +225,7 @@ impl Writer {
         let ([parent, child], column) = (self.space.tables(), self.space.column());
         let name = &self.names[tenant];
         let (id, other) = (self.random.below(IDS) as i32, self.random.below(IDS) as i32);
-        let books = self.desk.books();
+        let books = self.shared.books();
         let rows = &books[&key].rows;
         let value = format!("turn {}", self.turn);
         let row = |id: i32| format!("{column} = '{name}' AND id = {id}");
@@ -270,7 +269,7 @@ impl Writer {
     }
 }
 
-/// The transaction up to its COMMIT. A statement that finds no row met an old shard.
+/// Runs the transaction up to its COMMIT. A statement that finds no row has met an old shard.
 fn execute(client: &mut Client, level: &str, statements: &[(String, u64)]) -> Result<()> {
     client.batch_execute(&format!("BEGIN ISOLATION LEVEL {level}"))?;
     for (statement, expected) in statements {

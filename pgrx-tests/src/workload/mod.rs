@@ -13,7 +13,7 @@
 //! # Ok(()) }
 //! ```
 
-mod compare;
+mod comparison;
 mod model;
 mod op;
 mod report;
@@ -33,27 +33,27 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Shorter times without an acknowledgement are those of a busy machine.
+/// Shorter times without an acknowledgement are normal on a busy machine.
 const NOTABLE_GAP: Duration = Duration::from_millis(500);
 
-/// What writers do besides the ordinary.
+/// The special operations of writers.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Mix {
-    /// Percent of operations that change a primary key, exchange unique values of
-    /// two rows, or roll back to a savepoint.
+    /// The percentage of operations that change a primary key, exchange unique values of two rows, or roll
+    /// back to a savepoint.
     pub special: usize,
-    /// Among them: rows that change their shard key.
+    /// Whether these include rows that change their shard key.
     pub retenant: bool,
 }
 
-/// How keys find their shards.
+/// The strategy of the keyspace.
 #[derive(Clone, Debug)]
 pub enum Sharding {
-    /// For each tenant the index of the shard it starts on.
+    /// For each tenant the index of the shard on which it starts.
     Directory(Vec<usize>),
-    /// So many buckets, on so many shards in turn.
+    /// This many buckets, on this many shards in turn.
     Hash { buckets: i32, shards: usize },
-    /// Ranges that end at these keys and at no key, on the shards in turn.
+    /// Ranges that end at these keys, and a last one without an end, on the shards in turn.
     Range(Vec<&'static str>),
 }
 
@@ -65,7 +65,7 @@ impl Sharding {
         }
     }
 
-    /// Tells the master.
+    /// Sets up the keyspace on the master.
     fn set_up(&self, master: &mut postgres::Client, shards: &[String], tenants: &[String]) -> Result<()> {
         match self {
             Sharding::Directory(homes) => {
@@ -101,27 +101,27 @@ impl Sharding {
 pub struct Options {
     pub tenants: Vec<String>,
     pub sharding: Sharding,
-    /// Tenants that will move: stalls are told apart by it, nothing else.
+    /// Tenants that will move. It only affects which stalls are reported separately.
     pub moving: BTreeSet<Tenant>,
     pub rows: Number,
     pub writers: usize,
-    /// Between two operations of one writer.
+    /// The pause between two operations of one writer.
     pub pause: Duration,
     pub mix: Mix,
-    /// Statements that each session of a writer begins with.
+    /// Statements that each session of a writer runs first.
     pub settings: Vec<String>,
     pub seed: u64,
 }
 
 impl Default for Options {
-    /// Twenty tenants on the first shard, every second of which moves.
+    /// Returns options with twenty tenants on the first shard. Every second one moves.
     fn default() -> Options {
         Options::tenants(20)
     }
 }
 
 impl Options {
-    /// `count` tenants on the first shard, every second of which moves.
+    /// Returns options with `count` tenants on the first shard. Every second one moves.
     pub fn tenants(count: usize) -> Options {
         Options {
             tenants: (0..count).map(|n| format!("tenant-{n:02}")).collect(),
@@ -136,13 +136,13 @@ impl Options {
         }
     }
 
-    /// Names of the tenants that move.
+    /// Returns the names of the tenants that move.
     pub fn moving_names(&self) -> Vec<&str> {
         self.moving.iter().map(|tenant| self.tenants[*tenant].as_str()).collect()
     }
 }
 
-/// What writers share with whoever runs them.
+/// The state that writers share with their caller.
 struct Shared {
     tenants: Arc<Vec<String>>,
     moving: BTreeSet<Tenant>,
@@ -168,15 +168,14 @@ pub struct Workload {
 }
 
 impl Workload {
-    /// Makes tables on every shard, loads the tenants' rows where they live, and
-    /// tells the master of both.
+    /// Makes tables on every shard, loads the tenants' rows on their shards, and registers both with the master.
     pub fn prepare(cluster: &Cluster, options: Options) -> Result<Workload> {
         let start = schema::start_rows(options.rows, options.tenants.len());
         let mut master = cluster.superuser()?;
         let keyspace = options.sharding.keyspace();
         let shards: Vec<String> = cluster.shards.iter().map(|shard| shard.key.clone()).collect();
         options.sharding.set_up(&mut master, &shards, &options.tenants)?;
-        let homes = compare::routes(cluster, &options.tenants, keyspace)?;
+        let homes = comparison::routes(cluster, &options.tenants, keyspace)?;
         for (index, shard) in cluster.shards.iter().enumerate() {
             let mut client = cluster.owner_of(shard)?;
             schema::create_tables(&mut client)?;
@@ -220,7 +219,7 @@ impl Workload {
         self.shared = Some(shared);
     }
 
-    /// Each writer owns the rows whose number gives its own as the remainder.
+    /// Distributes the rows. A writer owns the rows whose number modulo the number of writers is its own.
     fn share_out(&mut self) -> Vec<Ledger> {
         let mut shares = vec![Ledger::default(); self.options.writers];
         let writers = self.options.writers as Number;
@@ -233,17 +232,17 @@ impl Workload {
         shares
     }
 
-    /// Writes acknowledged so far.
+    /// Returns the number of writes acknowledged so far.
     pub fn acknowledged(&self) -> u64 {
         self.shared.as_ref().map_or(0, |shared| shared.acknowledged.load(Ordering::Relaxed))
     }
 
-    /// When the writers started: what `Ack::at` counts from.
+    /// Returns when the writers started. `Ack::at` counts from then.
     pub fn started(&self) -> Option<Instant> {
         self.shared.as_ref().map(|shared| shared.started)
     }
 
-    /// Waits until `more` writes have been acknowledged from now on.
+    /// Waits until `more` further writes have been acknowledged.
     pub fn wait_for(&self, more: u64, limit: Duration) -> Result<()> {
         let goal = self.acknowledged() + more;
         wait::until(&format!("{more} more writes"), limit, || Ok((self.acknowledged() >= goal).then_some(())))
@@ -260,15 +259,15 @@ impl Workload {
         Ok(())
     }
 
-    /// What was acknowledged and when, by any writer; after `stop`.
+    /// Returns the acknowledgements of all writers with their times. Call it after `stop`.
     pub fn acks(&self) -> Vec<Ack> {
         let mut acks: Vec<Ack> = self.records.iter().flat_map(|record| record.acks.iter().copied()).collect();
         acks.sort_by_key(|ack| ack.at);
         acks
     }
 
-    /// The times between two acknowledgements of one writer that are longer than half a second;
-    /// after `stop`.
+    /// Returns the times between two acknowledgements of one writer that are longer than half a second. Call
+    /// it after `stop`.
     pub fn gaps(&self) -> Vec<(Instant, Instant)> {
         let Some(started) = self.started() else { return Vec::new() };
         let of = |record: &writer::Record| -> Vec<(Instant, Instant)> {
@@ -279,23 +278,23 @@ impl Workload {
         self.records.iter().flat_map(of).collect()
     }
 
-    /// Compares the record with what the shards hold, row by row. The source must
-    /// have been finished: until then it holds the moved rows by design.
+    /// Compares the record with the rows on the shards, row by row. The split must have finished on the
+    /// source, which has the moved rows by design until then.
     pub fn report(&self, cluster: &Cluster) -> Result<Report> {
         let mut ledger = Ledger::default();
         for record in &self.records {
             ledger.merge(record.ledger.clone());
         }
-        let routed = compare::routes(cluster, &self.options.tenants, self.options.sharding.keyspace())?;
-        let found = compare::read_shards(cluster, &self.options.tenants)?;
-        let comparison = compare::compare(&ledger, &found, &routed);
+        let routed = comparison::routes(cluster, &self.options.tenants, self.options.sharding.keyspace())?;
+        let found = comparison::read_shards(cluster, &self.options.tenants)?;
+        let comparison = comparison::compare(&ledger, &found, &routed);
         Ok(Report::new(comparison, &ledger, &self.records))
     }
 }
 
 impl Drop for Workload {
     fn drop(&mut self) {
-        // A test that failed: its servers go away, and no writer may wait for them.
+        // The test has failed. Its servers go away, and no writer may wait for them.
         if let Some(shared) = &self.shared {
             shared.abandon.store(true, Ordering::Relaxed);
         }

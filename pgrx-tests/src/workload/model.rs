@@ -1,8 +1,8 @@
-//! What the writers' rows hold, and the record of what each row must be.
+//! The contents of the writers' rows, and the record of what each row must be.
 //!
-//! A row's contents follow from its number, revision and code, so that the record
-//! is small and the comparison exact. The record is made of acknowledgements alone:
-//! nothing in it was ever read from a database but the identities it handed out.
+//! A row's contents follow from its number, revision and code, so the record is small and the comparison
+//! exact. The record is made of acknowledgements alone. It contains nothing that was read from a database,
+//! except for the identities that the database generated.
 
 use crate::random::Random;
 use std::collections::HashMap;
@@ -24,22 +24,22 @@ impl Table {
     }
 }
 
-/// A row's number, drawn by the writer that owns it and never used again.
+/// A row's number. The writer that owns the row draws it, and never uses it again.
 pub type Number = i64;
 
 /// Index into the tenants of a workload.
 pub type Tenant = usize;
 
-/// What a row must be.
+/// The contents that a row must have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
     pub tenant: Tenant,
-    /// None: the answer with the identity never came.
+    /// The id, or `None` if the answer with the identity never arrived.
     pub id: Option<i64>,
     /// The order's account, by id.
     pub account: Option<i64>,
     pub revision: i32,
-    /// A unique value in its tenant; rows may exchange theirs.
+    /// A value that is unique within its tenant. Rows may exchange theirs.
     pub code: i64,
 }
 
@@ -48,7 +48,7 @@ impl Row {
         Row { tenant, id: None, account, revision: 1, code: number }
     }
 
-    /// The same row after one more change.
+    /// Returns the row after one more change.
     pub fn revised(&self) -> Row {
         Row { revision: self.revision + 1, ..self.clone() }
     }
@@ -62,7 +62,7 @@ impl Row {
         format!("{}.{:02}", cents / 100, cents % 100)
     }
 
-    /// A jsonb value in the form in which the server prints it.
+    /// Returns a jsonb value in the form in which the server prints it.
     pub fn details(&self, number: Number) -> String {
         let noise = mix(number, self.revision + 1_000_000);
         format!(
@@ -72,12 +72,12 @@ impl Row {
     }
 }
 
-/// A well mixed number that depends on nothing else.
+/// Returns a well mixed number that depends on nothing else.
 pub fn mix(number: Number, salt: i32) -> u64 {
     Random::new(number.cast_unsigned() ^ u64::from(salt.cast_unsigned()).rotate_left(40)).number()
 }
 
-/// What is known of a row. An answer that never came leaves two possibilities.
+/// The known state of a row. An answer that never arrived leaves two possibilities.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum State {
     Is(Option<Row>),
@@ -93,7 +93,7 @@ impl State {
     }
 }
 
-/// One row's change: what it is afterwards, None when deleted.
+/// The change of a row: its contents afterwards, or `None` if it is deleted.
 #[derive(Clone, Debug)]
 pub struct Change {
     pub table: Table,
@@ -108,7 +108,7 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// The row, if it is known to exist.
+    /// Returns the row, if it is known to exist.
     pub fn row(&self, table: Table, number: Number) -> Option<&Row> {
         match self.rows.get(&(table, number)) {
             Some(State::Is(row)) => row.as_ref(),
@@ -120,7 +120,7 @@ impl Ledger {
         self.rows.insert((change.table, change.number), State::Is(change.after));
     }
 
-    /// The connection was lost before the answer: the change was made or not.
+    /// Records a change whose connection was lost before the answer. The change was made or not.
     pub fn in_doubt(&mut self, change: Change) {
         let key = (change.table, change.number);
         let before = match self.rows.remove(&key) {
@@ -131,7 +131,7 @@ impl Ledger {
         self.rows.insert(key, State::Either(before, change.after));
     }
 
-    /// A statement that made rows vanish, acknowledged: TRUNCATE.
+    /// Records an acknowledged statement that deleted rows: TRUNCATE.
     pub fn forget_all(&mut self, gone: impl Fn(Table, &Row) -> bool) {
         for ((table, _), state) in &mut self.rows {
             if state.possible().iter().flatten().any(|row| gone(*table, row)) {
@@ -152,7 +152,7 @@ impl Ledger {
         self.rows.values().filter(|state| matches!(state, State::Either(..))).count()
     }
 
-    /// Takes over the rows of another writer's record; writers own disjoint rows.
+    /// Adds the rows of another writer's record. Writers own disjoint rows.
     pub fn merge(&mut self, other: Ledger) {
         self.rows.extend(other.rows);
     }

@@ -1,4 +1,4 @@
-//! What a writer does: each operation says beforehand which rows it changes.
+//! The operations of a writer. Each says beforehand which rows it changes.
 
 use super::model::{Change, Number, Row, Table, Tenant};
 use super::route::Session;
@@ -24,17 +24,17 @@ pub enum Op {
     Delete(Numbered),
     /// INSERT .. ON CONFLICT DO UPDATE of a new order.
     UpsertNew(Numbered),
-    /// The same statement for an order that is there.
+    /// INSERT .. ON CONFLICT DO UPDATE of an existing order.
     UpsertOld(Numbered),
-    /// One transaction over both tables: an account and its orders come ...
+    /// One transaction over both tables inserts an account and its orders.
     FamilyInsert(Numbered, Vec<Numbered>),
-    /// ... change ...
+    /// One transaction updates an account and its orders.
     FamilyUpdate(Numbered, Vec<Numbered>),
-    /// ... and go.
+    /// One transaction deletes an account and its orders.
     FamilyDelete(Numbered, Vec<Numbered>),
     /// An update of the primary key.
     Rekey(Numbered),
-    /// The row's shard key changes: into, out of, or within the scope of a split.
+    /// The row's shard key changes: into the scope of a split, out of it, or within it.
     Retenant(Numbered, Tenant),
     /// Two rows exchange a unique value.
     Exchange(Numbered, Numbered),
@@ -42,7 +42,7 @@ pub enum Op {
     Savepoint(Numbered, Numbered),
 }
 
-/// Why an operation did not happen.
+/// The reason why an operation did not happen.
 #[derive(Debug)]
 pub enum Failure {
     Database(postgres::Error),
@@ -59,7 +59,7 @@ impl From<postgres::Error> for Failure {
 type Outcome<T = ()> = Result<T, Failure>;
 
 impl Op {
-    /// The tenant by which the operation is routed.
+    /// Returns the tenant by which the operation is routed.
     pub fn tenant(&self) -> Tenant {
         match self {
             Op::Insert(order) | Op::Delete(order) | Op::UpsertNew(order) | Op::UpsertOld(order) => {
@@ -74,7 +74,7 @@ impl Op {
         }
     }
 
-    /// The changes that a success makes, without the identities it will hand out.
+    /// Returns the changes of a successful operation, without the identities that it will generate.
     pub fn changes(&self) -> Vec<Change> {
         let order = |order: &Numbered, after| order.changed(Table::Orders, after);
         match self {
@@ -98,7 +98,7 @@ impl Op {
         }
     }
 
-    /// Does it; returns the changes with the identities that were handed out.
+    /// Runs the operation. Returns the changes with the generated identities.
     pub fn run(&self, session: &mut Session, tenants: &[String]) -> Outcome<Vec<Change>> {
         let mut writer = Statements { session, tenants };
         let mut changes = self.changes();
@@ -106,8 +106,8 @@ impl Op {
             Op::Insert(new) => set_id(&mut changes[0], writer.insert_order(new)?),
             Op::UpsertNew(new) => set_id(&mut changes[0], writer.upsert(&new.row, new.number)?),
             Op::UpsertOld(old) => {
-                // The record keeps the id: had the row been lost, this would insert
-                // another, and the comparison must see that.
+                // The record keeps the id. If the row had been lost, this would insert another one, and the
+                // comparison must see that.
                 writer.upsert(&old.row.revised(), old.number)?;
             }
             Op::Update(table, old) => writer.update(*table, old)?,
@@ -138,14 +138,13 @@ fn family(account: &Numbered, orders: &[Numbered], after: impl Fn(&Row) -> Optio
     std::iter::once(first).chain(others).collect()
 }
 
-/// Negative, so that it never meets an identity, and never used twice.
+/// Returns the row with a new id. It is negative, so that it never equals an identity, and is never used twice.
 fn rekeyed(old: &Numbered) -> Row {
     let row = old.row.revised();
     Row { id: Some(-(old.number * 1_000 + i64::from(row.revision))), ..row }
 }
 
-/// An order that changes its tenant leaves its account, and takes an id that no
-/// order of the other tenant has.
+/// Returns the row with another tenant. It leaves its account, and gets an id that no order of the other tenant has.
 fn retenanted(old: &Numbered, to: Tenant) -> Row {
     Row { tenant: to, account: None, ..rekeyed(old) }
 }
@@ -156,8 +155,8 @@ fn set_id(change: &mut Change, id: i64) {
     }
 }
 
-/// One table's update and delete, by tenant, number and the revision that must be
-/// there: a row that went back to an older revision is not overwritten unseen.
+/// Returns the UPDATE and DELETE of a table, by tenant, number and the revision that must be there. So they
+/// do not silently overwrite a row that went back to an older revision.
 fn update_sql(table: Table) -> &'static str {
     match table {
         Table::Accounts => {
@@ -195,14 +194,14 @@ const RETENANT: &str = "UPDATE orders SET id = $4, revision = $5, amount = $6::t
      WHERE tenant_id = $1 AND ref = $2 AND revision = $3";
 const SET_CODE: &str = "UPDATE orders SET code = $3 WHERE tenant_id = $1 AND ref = $2";
 
-/// The statements, on one session.
+/// The statements of an operation, in one session.
 struct Statements<'a> {
     session: &'a mut Session,
     tenants: &'a [String],
 }
 
 impl Statements<'_> {
-    /// A statement that must touch exactly one row.
+    /// Runs a statement that must affect exactly one row.
     fn touch(&mut self, sql: &'static str, values: &[&(dyn ToSql + Sync)]) -> Outcome {
         let statement = self.session.prepared(sql)?;
         match self.session.client.execute(&statement, values)? {
@@ -222,7 +221,7 @@ impl Statements<'_> {
         match body(self) {
             Ok(()) => Ok(self.session.client.batch_execute("COMMIT")?),
             Err(failure) => {
-                // On a broken connection this fails as well; the first error is told.
+                // This fails as well on a broken connection. The first error is returned.
                 let _ = self.session.client.batch_execute("ROLLBACK");
                 Err(failure)
             }
@@ -299,7 +298,7 @@ impl Statements<'_> {
         self.touch(RETENANT, &values)
     }
 
-    /// Over a third value: the unique index holds after every statement.
+    /// Exchanges two values by way of a third one, because the unique index holds after every statement.
     fn exchange(&mut self, one: &Numbered, two: &Numbered) -> Outcome {
         let tenant = &self.tenants[one.row.tenant];
         let between = format!("{} in exchange", one.row.code_text());

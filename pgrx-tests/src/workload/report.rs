@@ -1,6 +1,6 @@
-//! What a workload found, in one place and in words.
+//! The results of a workload, also in words.
 
-use super::compare::Comparison;
+use super::comparison::Comparison;
 use super::model::Ledger;
 use super::writer::{Ack, Record};
 use crate::records::{self, Fact, milliseconds};
@@ -18,7 +18,7 @@ pub struct Report {
     pub lost: u64,
     pub doubled: u64,
     pub misplaced: u64,
-    /// Seen by clients, by SQLSTATE.
+    /// The errors of clients, by SQLSTATE.
     pub errors: BTreeMap<String, u64>,
     /// Errors that no client should see.
     pub unexpected: Vec<String>,
@@ -55,19 +55,19 @@ impl Report {
         }
     }
 
-    /// No acknowledged write was lost, no row is twice or in a wrong place.
+    /// Whether no acknowledged write was lost, and no row is there twice or in a wrong place.
     pub fn is_right(&self) -> bool {
         self.lost == 0 && self.doubled == 0 && self.misplaced == 0
     }
 
-    /// Right, and no client saw what it should not see.
+    /// Whether the result is right, and no client saw an error that it should not see.
     pub fn is_clean(&self) -> bool {
         self.is_right() && self.unexpected.is_empty()
     }
 }
 
 impl Report {
-    /// For docs/internals/reliability.md.
+    /// Writes the record for docs/internals/reliability.md.
     pub fn keep(&self) {
         let facts: [Fact<'_>; 6] = [
             ("acknowledged", &self.acknowledged),

@@ -1,5 +1,5 @@
-//! What a client does to find its shard: it asks the master once for each tenant,
-//! keeps the answer, and asks again when a shard says that the rows have moved.
+//! How a client finds its shard: it asks the master once for each tenant, keeps the answer, and asks again
+//! when a shard says that the rows have moved.
 
 use super::model::Tenant;
 use crate::cluster::CLIENT;
@@ -16,7 +16,7 @@ const CONNECT_LIMIT: Duration = Duration::from_secs(5);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Route {
     pub shard: String,
-    /// None: the master's own database.
+    /// The connection string, or `None` for the master's own database.
     pub conninfo: Option<String>,
     pub version: i64,
     pub namespace: String,
@@ -47,7 +47,7 @@ pub struct Router {
     keyspace: &'static str,
     asking: Option<Client>,
     tenants: Arc<Vec<String>>,
-    /// Statements that each new session begins with.
+    /// Statements that each new session runs first.
     settings: Vec<String>,
     routes: HashMap<Tenant, Route>,
     sessions: HashMap<Place, Session>,
@@ -71,7 +71,7 @@ impl Router {
         }
     }
 
-    /// The cached route, or the master's answer.
+    /// Returns the cached route, or asks the master.
     pub fn route(&mut self, tenant: Tenant) -> Result<Route> {
         match self.routes.get(&tenant) {
             Some(route) => Ok(route.clone()),
@@ -79,7 +79,7 @@ impl Router {
         }
     }
 
-    /// Asks the master; true if the answer is another place than the cached one.
+    /// Asks the master. Returns true if the answer is another place than the cached one.
     pub fn refresh(&mut self, tenant: Tenant) -> Result<bool> {
         let before = self.routes.get(&tenant).cloned();
         let now = self.ask(tenant)?;
@@ -112,7 +112,7 @@ impl Router {
         })
     }
 
-    /// The session for a tenant's writes.
+    /// Returns the session for a tenant's writes.
     pub fn session(&mut self, tenant: Tenant) -> Result<&mut Session> {
         let route = self.route(tenant)?;
         let place = (route.conninfo, route.namespace);
@@ -138,7 +138,7 @@ impl Router {
         Ok(Session { client, statements: HashMap::new() })
     }
 
-    /// Closes a tenant's session: its connection is broken.
+    /// Closes a tenant's session, whose connection is broken.
     pub fn forget_session(&mut self, tenant: Tenant) {
         if let Some(route) = self.routes.get(&tenant) {
             self.sessions.remove(&(route.conninfo.clone(), route.namespace.clone()));

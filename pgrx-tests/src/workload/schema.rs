@@ -1,4 +1,4 @@
-//! The application's tables, and the rows that are there at the start.
+//! The application's tables, and their initial rows.
 
 use super::model::{Change, Ledger, Number, Row, Table, Tenant, mix};
 use crate::Result;
@@ -32,7 +32,7 @@ CREATE TABLE orders (
     PRIMARY KEY (tenant_id, id)
 );";
 
-/// After the load, which is quicker without them.
+/// They are created after the load, which is faster without them.
 const INDEXES: &str = "
 CREATE UNIQUE INDEX accounts_ref ON accounts (tenant_id, ref);
 CREATE UNIQUE INDEX accounts_code ON accounts (tenant_id, code);
@@ -42,7 +42,7 @@ ALTER TABLE orders ADD FOREIGN KEY (tenant_id, account_id) REFERENCES accounts (
 CREATE INDEX orders_account ON orders (tenant_id, account_id);
 ANALYZE accounts, orders;";
 
-/// A fifth of the rows are accounts.
+/// Returns the number of accounts, which are a fifth of the rows.
 fn accounts_of(rows: Number) -> Number {
     (rows / 5).max(1)
 }
@@ -54,7 +54,7 @@ pub fn create_tables(client: &mut Client) -> Result<()> {
     as_owner(client, &grant)
 }
 
-/// Indexes and the foreign key.
+/// Creates the indexes and the foreign key.
 pub fn create_indexes(client: &mut Client) -> Result<()> {
     as_owner(client, INDEXES)
 }
@@ -66,20 +66,20 @@ fn as_owner(client: &mut Client, sql: &str) -> Result<()> {
     Ok(())
 }
 
-/// The rows of the start, numbered from 1, over all tenants in mixed order.
+/// The initial rows, numbered from 1. The tenants are mixed.
 pub struct Start {
     pub ledger: Ledger,
-    /// Ids of each tenant's accounts; they are never deleted, so orders may refer to them.
+    /// Ids of each tenant's accounts. They are never deleted, so orders may refer to them.
     pub accounts: HashMap<Tenant, Vec<i64>>,
     pub next: Number,
 }
 
-/// Says what the rows of the start are.
+/// Generates the initial rows.
 pub fn start_rows(rows: Number, tenants: usize) -> Start {
     let mut start = Start { ledger: Ledger::default(), accounts: HashMap::new(), next: rows + 1 };
     for number in 1..=rows {
         let account = number <= accounts_of(rows);
-        // The first accounts go round, so that every tenant has one.
+        // The first accounts are dealt out in turn, so that every tenant has one.
         let spread = if number <= tenants as Number { number.cast_unsigned() } else { mix(number, 0) };
         let tenant = (spread % tenants as u64) as Tenant;
         let parents = start.accounts.entry(tenant).or_default();
@@ -96,7 +96,7 @@ pub fn start_rows(rows: Number, tenants: usize) -> Start {
     start
 }
 
-/// Loads those rows of the start whose tenant lives on this shard.
+/// Loads the initial rows of the tenants that are on this shard.
 pub fn load(
     client: &mut Client,
     start: &Start,
@@ -111,7 +111,7 @@ pub fn load(
         );
         let mut numbers: Vec<Number> =
             start.ledger.iter().filter(|(of, ..)| *of == table).map(|(_, number, _)| number).collect();
-        numbers.sort_unstable(); // tenants interleaved in the table, as time leaves them
+        numbers.sort_unstable(); // tenants interleaved in the table, as after some time of use
         let mut writer = client.copy_in(&copy)?;
         let mut line = String::new();
         for number in numbers {

@@ -1,4 +1,4 @@
-//! One client: a closed loop of operations on rows of its own.
+//! One client: a closed loop of operations on its own rows.
 
 use super::model::{Change, Ledger, Number, Row, Table, Tenant, mix};
 use super::op::{Failure, Numbered, Op};
@@ -11,31 +11,31 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// After this long one operation is given up: something hangs.
+/// An operation is given up after this time, because something hangs.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// One acknowledged operation.
 #[derive(Clone, Copy, Debug)]
 pub struct Ack {
-    /// Since the start of the workload.
+    /// The time since the start of the workload.
     pub at: Duration,
-    /// From the first attempt on.
+    /// The time from the first attempt on.
     pub took: Duration,
     pub moving: bool,
 }
 
-/// What a writer has to tell.
+/// The record of a writer.
 #[derive(Default)]
 pub struct Record {
     pub ledger: Ledger,
     pub acks: Vec<Ack>,
-    /// By SQLSTATE; "connection" where the connection was lost.
+    /// Errors by SQLSTATE, or "connection" if the connection was lost.
     pub errors: BTreeMap<String, u64>,
     /// Errors that no client should see, and rows that a statement did not find.
     pub unexpected: Vec<String>,
 }
 
-/// An account with its orders, inserted and deleted together.
+/// An account with its orders, which are inserted and deleted together.
 #[derive(Clone)]
 struct Family {
     account: Number,
@@ -63,7 +63,7 @@ enum Next {
 }
 
 impl Writer {
-    /// `number` of `Shared::writers`; `ledger` holds the rows that it owns.
+    /// `number` is one of `Shared::writers`, and `ledger` has the rows that it owns.
     pub fn new(number: usize, next: Number, router: Router, ledger: Ledger, shared: Arc<Shared>) -> Writer {
         let owned = |table| {
             let mut all: Vec<Number> =
@@ -112,7 +112,7 @@ impl Writer {
         Numbered { number, row: Row::new(tenant, number, account) }
     }
 
-    /// A known row out of a list; None if the list is empty.
+    /// Chooses a known row of a list. Returns `None` if the list is empty.
     fn pick(&mut self, table: Table, from: fn(&Writer) -> &Vec<Number>) -> Option<Numbered> {
         let length = from(self).len();
         let index = self.roll(length);
@@ -125,7 +125,7 @@ impl Writer {
         self.pick(Table::Orders, |w| &w.orders)
     }
 
-    /// Another order of the same tenant, if a few draws find one.
+    /// Chooses another order of the same tenant, if a few draws find one.
     fn pick_beside(&mut self, one: &Numbered) -> Option<Numbered> {
         (0..200).find_map(|_| {
             self.pick_order().filter(|two| two.number != one.number && two.row.tenant == one.row.tenant)
@@ -177,7 +177,7 @@ impl Writer {
         }
     }
 
-    /// Operations that are hard to move, where the workload asks for them.
+    /// Chooses one of the operations that are hard to move, if the workload asks for them.
     fn choose_special(&mut self) -> Option<Op> {
         let order = self.pick_order()?;
         match self.roll(4) {
@@ -191,10 +191,10 @@ impl Writer {
         }
     }
 
-    /// A statement reaches one shard: both tenants must be routed there.
+    /// Whether both tenants are routed to the same shard, which a statement needs.
     fn same_place(&mut self, from: Tenant, to: Tenant) -> bool {
-        // Cached routes may be old; asking anew makes a wrong guess rare, and the
-        // shard that no longer holds one of them refuses.
+        // Cached routes may be old. Asking again makes a wrong guess rare, and a shard that no longer has one
+        // of the tenants refuses.
         let shards = (self.router.refresh(from), self.router.refresh(to));
         if shards.0.is_err() || shards.1.is_err() {
             return false;
@@ -248,7 +248,7 @@ impl Writer {
         self.shared.acknowledged.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Keeps the lists of rows to choose from.
+    /// Updates the lists of rows to choose from.
     fn enlist(&mut self, op: &Op, changes: &[Change]) {
         match op {
             Op::Insert(new) | Op::UpsertNew(new) => self.orders.push(new.number),
@@ -286,10 +286,10 @@ impl Writer {
         };
         self.count(error.sqlstate());
         match error.sqlstate() {
-            // The other tenant may be the one that moved; then this cannot be done.
+            // The other tenant may be the one that moved. Then the operation is not possible.
             Some("SM001" | "SM002") if matches!(op, Op::Retenant(..)) => return Next::Drop,
             Some("SM001" | "SM002") => {
-                // The answer comes from the master; its own errors are worth a retry.
+                // The route comes from the master. Its own errors are worth a retry.
                 if let Err(error) = self.router.refresh(op.tenant()) {
                     self.count(error.sqlstate());
                 }
@@ -309,8 +309,8 @@ impl Writer {
         if self.gave_up(started, op, &error) { Next::Drop } else { Next::Retry }
     }
 
-    /// No row where one must be: the tenant has moved and the old shard's rows are
-    /// gone, which no trigger can tell, or the row is lost.
+    /// A row was missing. Either the tenant has moved and its rows on the old shard are gone, which no
+    /// trigger can tell, or the row is lost.
     fn after_missed(&mut self, op: &Op) -> Next {
         match self.router.refresh(op.tenant()) {
             Ok(true) => Next::Retry,
@@ -353,7 +353,7 @@ impl Writer {
     }
 }
 
-/// An operation in a few words.
+/// Describes an operation in a few words.
 fn summary(op: &Op) -> String {
     let text = format!("{op:?}");
     text.chars().take(160).collect()

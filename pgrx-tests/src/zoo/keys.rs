@@ -1,10 +1,8 @@
-//! Types in the primary key. Where two images are equal, a row changes from one to the
-//! other and back.
+//! Types of primary keys. If two different values are equal, a row changes from one to the other and back.
 
-use super::{Case, MOMENTS, TENANTS, newer, quoted};
+use super::{Case, MOMENTS, TENANTS, newer_versions, quoted};
 
-/// A type, values of it that differ, and pairs that are equal: the first of each is one of
-/// the values.
+/// A type, distinct values of it, and pairs of equal values. The first of each pair is one of the values.
 pub(super) type Keys =
     (&'static str, &'static str, &'static [&'static str], &'static [(&'static str, &'static str)]);
 
@@ -137,10 +135,10 @@ pub(super) fn key(table: &str, (before, type_name, values, twins): Keys) -> Case
         for (one, other) in twins {
             let i = values.iter().position(|value| value == one).unwrap_or(usize::MAX);
             let image = if moment % 2 == 0 { other } else { one };
-            // Twice in one window: both images are in it.
+            // It changes twice in one window, which contains both values.
             changes.push(format!("UPDATE {{t}} SET k = {}, n = n + 1 WHERE i = {i}", quoted(image)));
         }
-        // A row that goes and comes back, and one that only changes.
+        // One row is deleted and inserted again, and another one only changes.
         let gone = moment % values.len();
         changes.push(format!("DELETE FROM {{t}} WHERE i = {gone}"));
         changes.push(rows(&|i| i == gone, 100 * (moment + 1)));
@@ -154,13 +152,13 @@ pub(super) fn key(table: &str, (before, type_name, values, twins): Keys) -> Case
     case
 }
 
-/// A table for each type.
+/// Returns a table for each type.
 pub fn all() -> Vec<Case> {
     let known = KEYS.iter().enumerate().map(|(number, keys)| key(&format!("key_{number}"), *keys));
-    known.chain(newer::keys()).collect()
+    known.chain(newer_versions::keys()).collect()
 }
 
-/// The types of the list.
+/// Returns the types of the list.
 pub fn types() -> Vec<&'static str> {
     KEYS.iter().map(|keys| keys.1).collect()
 }

@@ -1,13 +1,12 @@
-//! A zoo of tables: every type, key and shape that moves, and every one that the check
-//! refuses. Each is data; what drives them and what compares them shares no code with
-//! the engine.
+//! A zoo of tables: every type, key and shape that moves, and every one that the check refuses. Each is data.
+//! The code that drives and compares them shares nothing with the engine.
 
-pub mod compare;
-pub mod drive;
+pub mod comparison;
+pub mod driver;
 pub mod keys;
-pub mod needs;
-pub mod newer;
-pub mod refused;
+pub mod newer_versions;
+pub mod refusals;
+pub mod requirements;
 pub mod settings;
 pub mod shapes;
 pub mod values;
@@ -15,27 +14,27 @@ pub mod values;
 use crate::cluster::{CLIENT, Cluster, OWNER};
 use crate::{Error, Result};
 
-/// The changes of one table at one moment: before its chunk, after it, at the fence.
+/// The moments at which the rows of a table are changed: before its chunk, after it, and at the fence.
 pub const MOMENTS: usize = 3;
 
-/// One table of the zoo. In its statements {t} is its name.
+/// One table of the zoo. {t} stands for its name in its statements.
 #[derive(Clone, Debug)]
 pub struct Case {
-    /// As SQL writes it.
+    /// The name, as SQL writes it.
     pub table: String,
     pub shard_by: &'static str,
-    /// The column that writers set: that one, or what it is generated from.
+    /// The column that writers set: the shard-by column, or the one from which it is generated.
     pub written: &'static str,
     pub source: String,
     pub target: String,
-    /// Rows of the tenants 'moves' and 'stays'.
+    /// Statements that insert rows of the tenants 'moves' and 'stays'.
     pub fill: Vec<String>,
     pub changes: [Vec<String>; MOMENTS],
-    /// How columns are computed; None: left out.
+    /// Expressions of computed columns, or `None` for columns that are left out.
     pub maps: Vec<(&'static str, Option<&'static str>)>,
-    /// The check that refuses it; None: it moves.
+    /// The check that refuses the table, or `None` if it moves.
     pub refused: Option<&'static str>,
-    /// The major version that has such a thing first.
+    /// The first major version that supports the table.
     pub since: u32,
 }
 
@@ -46,7 +45,7 @@ fn quoted(literal: &str) -> String {
 }
 
 impl Case {
-    /// A table of the same shape on both sides.
+    /// Makes a table with the same shape on both sides.
     pub fn table(table: &str, ddl: &str) -> Case {
         Case {
             table: table.into(),
@@ -62,8 +61,8 @@ impl Case {
         }
     }
 
-    /// Columns behind `tenant text, id int` in the key, of which rows and changes are
-    /// made by `columns = expressions over i`.
+    /// Makes a table with columns after `tenant text, id int` in the key. Its rows and changes are made by
+    /// `columns = expressions over i`.
     pub fn shape(table: &str, ddl: &str, columns: &str, expressions: &str) -> Case {
         let rows = |from: i32, to: i32| {
             format!(
@@ -94,7 +93,7 @@ impl Case {
         self.written_in(column)
     }
 
-    /// The column to which a shape's statements write the tenant.
+    /// Sets the column to which a shape's statements write the tenant.
     pub fn written_in(mut self, column: &'static str) -> Case {
         self.written = column;
         for statement in self.fill.iter_mut().chain(self.changes.iter_mut().flatten()) {
@@ -134,12 +133,12 @@ impl Case {
         self.fill(source)
     }
 
-    /// Its first rows, of both tenants.
+    /// Inserts its first rows, of both tenants.
     pub fn fill(&self, session: &mut postgres::Client) -> Result<()> {
         self.run(session, &self.fill)
     }
 
-    /// The same on a target alone.
+    /// Makes the table on a target alone.
     pub fn create_empty(&self, target: &mut postgres::Client) -> Result<()> {
         self.define(target, &self.target)
     }
@@ -151,7 +150,7 @@ impl Case {
         session.batch_execute(&self.with_name(&ddl)).map_err(|e| self.said(e, &ddl))
     }
 
-    /// Its changes at a moment, in one transaction.
+    /// Runs its changes at a moment, in one transaction.
     pub fn change(&self, source: &mut postgres::Client, moment: usize) -> Result<()> {
         self.run(source, self.changes.get(moment).map_or(&[], Vec::as_slice))
     }
@@ -169,11 +168,11 @@ impl Case {
     }
 }
 
-/// The tables of a keyspace.
+/// Adds the tables to a keyspace.
 pub fn add_tables(cluster: &Cluster, keyspace: &str, cases: &[Case]) -> Result<()> {
     let mut master = cluster.superuser()?;
     for case in cases {
-        // A keyspace with a type of its own has it already; here it says: texts.
+        // A keyspace with a key type of its own has it already. Otherwise it is text.
         let query = "SELECT shard_table_add($1, $2, keyspace => $3,
                             key_type => CASE $3 WHEN 'default' THEN 'text'::regtype END)";
         master.execute(query, &[&case.table, &case.shard_by, &keyspace]).map_err(|e| case.said(e, query))?;
@@ -181,7 +180,7 @@ pub fn add_tables(cluster: &Cluster, keyspace: &str, cases: &[Case]) -> Result<(
     Ok(())
 }
 
-/// How the columns of tables are computed, for one split.
+/// Sets how the columns of tables are computed in one split.
 pub fn add_maps(cluster: &Cluster, split: i64, cases: &[Case]) -> Result<()> {
     let mut master = cluster.superuser()?;
     for case in cases {

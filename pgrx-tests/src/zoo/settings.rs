@@ -1,11 +1,10 @@
-//! Every setting that a role, a database or a session can have, of PostgreSQL 13 to 18: the
-//! engine's sessions pin it, or it was judged.
+//! Every setting that a role, a database or a session can have, in PostgreSQL 13 to 18. The engine's sessions
+//! pin it, or it was judged to be harmless.
 
-/// What changes neither a value nor which rows a statement sees, and ends no session: plans
-/// and their costs, logs, figures, memory, files and WAL; limits whose excess is an error;
-/// parsing that no statement of the engine depends on; and what only a superuser's own
-/// session should have. `zero_damaged_pages` and `ignore_checksum_failure` are refused by
-/// the check.
+/// Settings that change neither a value nor which rows a statement sees, and end no session: plans and their
+/// costs, logs, statistics, memory, files and WAL; limits whose excess is an error; parsing that no statement
+/// of the engine depends on; and settings that only a superuser should have. The check refuses
+/// `zero_damaged_pages` and `ignore_checksum_failure`.
 pub const JUDGED: &str = "
     allow_in_place_tablespaces allow_system_table_mods application_name backend_flush_after
     backtrace_functions commit_delay commit_siblings composite_type_mismatch compute_query_id
@@ -52,13 +51,13 @@ pub const JUDGED: &str = "
     wal_sender_timeout wal_skip_threshold work_mem zero_damaged_pages
 ";
 
-/// The settings that the engine's sessions pin.
+/// Returns the settings that the engine's sessions pin.
 pub fn pinned() -> Vec<&'static str> {
     let source = include_str!("../../../src/agent/opening.rs");
     source.split("SET ").skip(1).filter_map(|rest| rest.split(" = ").next()).collect()
 }
 
-/// The settings that the workers pin on their master.
+/// Returns the settings that the workers pin on their master.
 pub fn pinned_by_workers() -> Vec<&'static str> {
     let source = include_str!("../../../src/worker/mod.rs");
     source.split("(c\"").skip(1).filter_map(|rest| rest.split('"').next()).collect()

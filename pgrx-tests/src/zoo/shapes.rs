@@ -1,6 +1,6 @@
 //! Keys, indexes, columns and partitions of every shape that moves.
 
-use super::{Case, newer};
+use super::{Case, newer_versions};
 
 const PLAIN: &str = "CREATE TABLE {t} (tenant text, id int, v text";
 
@@ -38,7 +38,7 @@ fn indexes() -> Vec<Case> {
         with_key("methods", "CREATE INDEX ON {t} USING hash (v); CREATE INDEX ON {t} USING brin (id);
                              CREATE INDEX ON {t} USING gin (v gin_trgm_ops); CREATE INDEX ON {t} USING gist (v gist_trgm_ops);
                              CREATE INDEX ON {t} USING spgist (v); CREATE INDEX ON {t} USING gin (tenant)"),
-        // The only index that leads with the shard-by column.
+        // This is the only index that leads with the shard-by column.
         plain("by_gin", "PRIMARY KEY (id, tenant)"),
         Case::shape(
             "by_index",
@@ -184,16 +184,16 @@ fn partitions() -> Vec<Case> {
              ALTER TABLE {t}_2 DROP COLUMN gone;
              ALTER TABLE {t} ATTACH PARTITION {t}_2 FOR VALUES WITH (MODULUS 2, REMAINDER 1)",
         ),
-        // Parts on the source alone.
+        // Only the source has partitions.
         of("parts_here", "RANGE (id)", "CREATE TABLE {t}_1 PARTITION OF {t} DEFAULT")
             .on_target(&format!("{PLAIN}, PRIMARY KEY (tenant, id))")),
     ]
 }
 
-/// A table for each shape.
+/// Returns a table for each shape.
 pub fn all() -> Vec<Case> {
     let mut all: Vec<Case> =
-        indexes().into_iter().chain(columns()).chain(partitions()).chain(newer::shapes()).collect();
+        indexes().into_iter().chain(columns()).chain(partitions()).chain(newer_versions::shapes()).collect();
     for case in all.iter_mut().filter(|case| case.table == "by_gin") {
         case.source += "; CREATE INDEX ON {t} USING gin (tenant, id)";
     }

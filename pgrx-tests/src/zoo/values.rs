@@ -1,9 +1,8 @@
-//! Types as values: each in a table of its own, with values that are hard to write.
+//! Types of values. Each has a table of its own, with values that are hard to represent.
 
-use super::{Case, MOMENTS, TENANTS, newer, quoted};
+use super::{Case, MOMENTS, TENANTS, newer_versions, quoted};
 
-/// Rows with each value and NULL; each change adds them again, rotates some and deletes
-/// others.
+/// Makes a table with rows for each value and NULL. Each change adds them again, rotates some and deletes others.
 pub(super) fn value(table: &str, type_name: &str, before: &str, values: &[&str]) -> Case {
     let ddl = format!(
         "{before}; CREATE TABLE {{t}} (tenant text, id int, v {type_name}, PRIMARY KEY (tenant, id))"
@@ -156,7 +155,7 @@ pub const BUILTIN: &[Values] = &[
     ("regtype", &["-", "integer[]", "4000000000"]),
 ];
 
-/// Types made of others, with what makes them.
+/// Types that are made of others, with the statements that make them.
 const MADE: &[(&str, &str, &[&str])] = &[
     ("", "text[]", &["{}", "{NULL,\"NULL\",\"a,b\",\"{}\",\"\\\\\"}", "[5:6][-1:0]={{a,b},{c,d}}"]),
     ("", "integer[]", &["{}", "{1,NULL}", "[0:1]={1,2}"]),
@@ -229,7 +228,7 @@ const MADE: &[(&str, &str, &[&str])] = &[
     ("", "upc", &["220356483481"]),
 ];
 
-/// A table for each type.
+/// Returns a table for each type.
 pub fn all() -> Vec<Case> {
     let builtin = BUILTIN.iter().map(|(name, values)| ("", *name, *values));
     builtin
@@ -238,11 +237,11 @@ pub fn all() -> Vec<Case> {
         .map(|(number, (before, type_name, values))| {
             value(&format!("value_{number}"), type_name, before, values)
         })
-        .chain(newer::values())
+        .chain(newer_versions::values())
         .collect()
 }
 
-/// The types of the list, without length and precision.
+/// Returns the types of the list, without length and precision.
 pub fn types() -> Vec<&'static str> {
     BUILTIN.iter().map(|(name, _)| *name).chain(MADE.iter().map(|(_, name, _)| *name)).collect()
 }

@@ -1,13 +1,13 @@
-//! What the target does to rows that come, or holds them to: what the source has not promised
-//! is refused by name before anything moves, the same on both sides is not.
+//! Constraints of the target for the rows that arrive. The check names what the source does not guarantee,
+//! before anything moves. A constraint that is the same on both sides is no finding.
 
 use shardmaster_tests::cluster::{Cluster, DATABASE, OWNER};
+use shardmaster_tests::constraints::{cluster, findings, refuse, trust_owner};
 use shardmaster_tests::fixture::{LIMIT, by_owner as run};
-use shardmaster_tests::promises::{cluster, findings, refuse, trust_owner};
 use shardmaster_tests::split::Split;
 use shardmaster_tests::wait;
 
-/// Rows arrive by the name of the partitioned table, and by those of its partitions.
+/// Rows are copied by the name of the partitioned table, and by the names of its partitions.
 #[test]
 #[ignore = "make test-all: what a parent does; make test has a_check_that_the_source_has_not_promised_is_refused"]
 fn what_a_parent_does_is_refused_as_what_a_partition_does() {
@@ -62,7 +62,7 @@ fn run_trigger_cases(function: &'static str) {
 
 const ONLY_ITEMS: &str = "ALTER TABLE items DROP CONSTRAINT c";
 
-/// A COPY goes by CHECK constraints that are NOT VALID, too.
+/// A COPY also checks CHECK constraints that are NOT VALID.
 #[test]
 fn a_check_that_the_source_has_not_promised_is_refused() {
     refuse(&[
@@ -97,7 +97,7 @@ fn a_check_that_the_source_has_not_promised_is_refused() {
             &[(1, "ALTER TABLE parts_2a ALTER val DROP NOT NULL")],
             "target: CHECK constraints: public.parts_2a: constraint \"NOT NULL\": CHECK (val IS NOT NULL)",
         ),
-        // One name, two functions.
+        // One name stands for two functions.
         (
             &[
                 (
@@ -136,7 +136,7 @@ fn a_check_that_the_source_has_not_promised_is_refused() {
     ]);
 }
 
-/// One expression, two meanings: the values would be others.
+/// One expression has two meanings, so the generated values would differ.
 #[test]
 #[ignore = "make test-all: what a function generates; make test has ddl::concurrent::generated_columns_that_differ_are_found"]
 fn what_another_function_generates_is_refused() {
@@ -159,7 +159,7 @@ fn what_another_function_generates_is_refused() {
     )]);
 }
 
-/// An owner can take his own rights away, and a schema's.
+/// An owner can revoke his own rights on a table, and those on its schema.
 #[test]
 #[ignore = "make test-all: the owner's rights; make test has security::minimal_mover::the_smallest_mover_on_18"]
 fn rights_that_an_owner_has_lost_are_missed() {
@@ -185,7 +185,7 @@ fn rights_that_an_owner_has_lost_are_missed() {
     ]);
 }
 
-/// Finish deletes as a replica does.
+/// Finish deletes rows like a replica does.
 #[test]
 fn a_trigger_that_would_keep_rows_on_the_source_is_refused() {
     refuse(&[(
@@ -200,7 +200,7 @@ fn a_trigger_that_would_keep_rows_on_the_source_is_refused() {
     )]);
 }
 
-/// What the check cannot have seen is named, too.
+/// A constraint that the check cannot have seen is named as well.
 #[test]
 #[ignore = "make test-all: a later moment; make test has a_check_that_the_source_has_not_promised_is_refused"]
 fn a_constraint_that_comes_later_is_named() {
@@ -227,7 +227,7 @@ fn a_constraint_that_comes_later_is_named() {
         "UPDATE items SET val = 'late' WHERE id = 2",
         "ALTER TABLE items DROP CONSTRAINT late",
     );
-    // For a partition it waits by itself.
+    // An operation on a partition waits for the lock by itself.
     run(
         &cluster,
         0,
@@ -277,7 +277,7 @@ fn a_sequence_that_cannot_be_raised_is_refused() {
     ]);
 }
 
-/// Functions of a namespace's own are the same in another namespace, if they do the same.
+/// Two namespaces may each have their own functions. They count as the same if they do the same.
 #[test]
 #[ignore = "make test-all: schemas of one database; make test has check::functions::what_functions_are_and_name_is_the_same_on_the_target_or_accepted"]
 fn namespaces_have_functions_of_their_own() {
@@ -306,7 +306,7 @@ fn namespaces_have_functions_of_their_own() {
     assert_eq!(moved, 30);
 }
 
-/// Shards whose sequences take turns: one and eleven here, two and twelve there.
+/// The sequences of two shards take turns: one and eleven here, two and twelve there.
 #[test]
 #[ignore = "make test-all: the check; make test has sequences::spread::each_shard_gets_numbers_of_its_own"]
 fn sequences_that_take_turns_go_on_taking_turns() {
@@ -331,12 +331,12 @@ fn sequences_that_take_turns_go_on_taking_turns() {
     assert!(first > 501, "{first}");
 }
 
-/// Functions run in the mover's session, whose search_path is none of the application's.
+/// Functions run in the mover's session, whose search_path is not the application's.
 #[test]
 #[ignore = "make test-all: search paths; make test has check::functions::what_functions_are_and_name_is_the_same_on_the_target_or_accepted"]
 fn a_function_that_needs_a_search_path_is_refused() {
     refuse(&[
-        // From PostgreSQL 17 on, no index can be made with such a function; one can become such.
+        // From PostgreSQL 17 on, no index can be created with such a function, but a function can be changed later.
         (
             &[(1, "CREATE FUNCTION own(int) RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT $1';
                    CREATE FUNCTION calls(int) RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT public.own($1)';
@@ -367,7 +367,7 @@ fn a_function_that_needs_a_search_path_is_refused() {
             &[(1, "ALTER TABLE items DROP more; DROP FUNCTION of")],
             "target: functions without search_path: public.items: column more calls public.of()",
         ),
-        // By way of a function that is bound itself.
+        // The function is reached through another one, whose body is bound to it.
         (
             &[(1, "CREATE FUNCTION inner_one(int) RETURNS int LANGUAGE plpgsql IMMUTABLE AS 'BEGIN RETURN $1; END';
                    CREATE FUNCTION calls(int) RETURNS int IMMUTABLE RETURN inner_one($1);
@@ -409,7 +409,7 @@ fn a_partition_that_is_missing_is_refused() {
             &[(1, "CREATE TABLE hashed_1 PARTITION OF hashed FOR VALUES WITH (MODULUS 2, REMAINDER 1)")],
             "target: partitions: public.hashed is partitioned by hash",
         ),
-        // The source has a table, the target partitions.
+        // The source has a plain table, and the target has partitions.
         (
             &[(1, "DROP TABLE items; CREATE TABLE items (tenant bigint, id int, val varchar(20), PRIMARY KEY (tenant, id)) PARTITION BY RANGE (id);
                    CREATE TABLE items_1 PARTITION OF items FOR VALUES FROM (2) TO (100)")],
@@ -419,7 +419,7 @@ fn a_partition_that_is_missing_is_refused() {
     ]);
 }
 
-/// The same in other words, and what rows meet nowhere, is let through.
+/// Constraints that say the same in other words, and those that no row violates, are allowed.
 #[test]
 #[ignore = "make test-all: what is let through; make test has split::types::every_shape_moves"]
 fn what_both_sides_promise_moves() {
@@ -435,7 +435,7 @@ fn what_both_sides_promise_moves() {
     run(&cluster, 0, both);
     run(&cluster, 1, both);
     run(&cluster, 0, "ALTER TABLE items ADD CONSTRAINT state CHECK (val IN ('new', 'old'))");
-    // What a dump makes of it: another text, the same meaning.
+    // A dump changes the text of the constraint, and not its meaning.
     let dumped = "SELECT pg_get_constraintdef(oid) FROM pg_constraint WHERE conname = 'state'";
     let mut source = cluster.servers[0].superuser(DATABASE).unwrap();
     let text: String = source.query_one(dumped, &[]).unwrap().get(0);
@@ -443,7 +443,7 @@ fn what_both_sides_promise_moves() {
     let mut target = cluster.servers[1].superuser(DATABASE).unwrap();
     let again: String = target.query_one(dumped, &[]).unwrap().get(0);
     assert_ne!(text, again, "the texts are the same, and nothing is shown");
-    // Other partitions that take every row.
+    // The target has other partitions, which accept every row.
     run(
         &cluster,
         1,

@@ -1,10 +1,11 @@
-//! What clients' statements, views and functions use beside tables: it is the same on the target, or a remark.
+//! Objects that clients' statements, views and functions use besides tables. If they differ on the target,
+//! the check makes a remark.
 
 use shardmaster_tests::cluster::{DATABASE, wait_healthy};
 use shardmaster_tests::fixture::{by_superuser, by_superusers, cluster, plan};
 use shardmaster_tests::server::Stop;
 
-/// What clients' statements come to by things that are no part of a table.
+/// Objects that clients' statements use and that are not part of a table.
 const USED: &str = r#"
     SET check_function_bodies = off; CREATE ROLE reader; CREATE ROLE lord LOGIN SUPERUSER;
     CREATE COLLATION ci (provider = icu, locale = 'und-u-ks-level2', deterministic = false);
@@ -50,7 +51,7 @@ const USED: &str = r#"
     CREATE VIEW written AS SELECT a FROM vat; CREATE RULE gone AS ON DELETE TO written DO INSTEAD NOTHING;
     CREATE FUNCTION writes() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM FROM written; RETURN OLD; END'; CREATE TRIGGER writes BEFORE DELETE ON items FOR EACH ROW EXECUTE FUNCTION writes();"#;
 
-/// What it is on the target instead, and what the check says of it.
+/// How each object differs on the target, and what the check says about it.
 const OTHERWISE: [(&str, &str, &str); 51] = [
     ("'und-u-ks-level2'", "'und-u-ks-level1'", "collation ci, which"),
     ("COPY = english", "COPY = simple", "text search configuration words, which"),
@@ -237,7 +238,7 @@ fn what_statements_use_beside_tables_is_compared() {
     ]);
     let missed: Vec<&str> = wanted.filter(|says| !found.contains(says)).collect();
     assert!(missed.is_empty(), "{missed:#?} of\n{found}");
-    // What no text over the tables calls, or means a table of its own schema, is nobody's business.
+    // Objects that no text over the tables uses, or that are found in the table's own schema, are no finding.
     assert!(!found.contains("of_nobody") && !found.contains("sole"), "{found}");
 }
 

@@ -1,5 +1,5 @@
-//! Foreign keys that do not carry the shard-by column: what moving rows reference is on the
-//! target, and nothing that stays references what has moved.
+//! Foreign keys without the shard-by column. The rows that moving rows reference must be on the target, and
+//! no row that stays may reference a row that has moved.
 
 use shardmaster_tests::cluster::{Cluster, DATABASE};
 use shardmaster_tests::fixture::{
@@ -8,12 +8,12 @@ use shardmaster_tests::fixture::{
 use shardmaster_tests::split::Split;
 use shardmaster_tests::wait;
 
-/// What the check finds that is not well.
+/// Returns the check's findings.
 fn findings(split: &Split<'_>) -> String {
     split.findings_with_hints().unwrap().join("\n")
 }
 
-/// What a restored dump does: every foreign key is made anew, of the rows that are there.
+/// Recreates every foreign key for the existing rows, like a restored dump does.
 fn restore_keys(cluster: &Cluster, server: usize) {
     let query = "SELECT format('ALTER TABLE %s DROP CONSTRAINT %I; ALTER TABLE %1$s ADD CONSTRAINT %2$I %s;',
                                conrelid::regclass, conname, pg_get_constraintdef(oid))
@@ -43,7 +43,7 @@ fn referenced_rows_of_another_table_must_be_there() {
     let text = findings(&split);
     assert!(text.contains("target: referenced rows") && text.contains("(country)=(xx)"), "{text}");
     assert!(!text.contains("fr)"), "{text}");
-    // Who keeps it from being looked at is named.
+    // The check names the session that blocks it.
     let mut holder = cluster.servers[1].superuser(DATABASE).unwrap();
     holder.batch_execute("BEGIN; LOCK TABLE countries").unwrap();
     cluster.set("shardmaster.remote_timeout", "1s").unwrap();
@@ -51,7 +51,7 @@ fn referenced_rows_of_another_table_must_be_there() {
     assert!(text.contains("lock on public.countries of shard \"shard_b\", held by pid"), "{text}");
     cluster.set("shardmaster.remote_timeout", "30s").unwrap();
     holder.batch_execute("COMMIT; INSERT INTO countries VALUES ('xx')").unwrap();
-    // It need not have all of them.
+    // The target need not have all of the rows.
     let text = findings(&split);
     assert!(
         text.contains("public.countries is referenced by the moving tables") && !text.contains('\n'),
@@ -63,7 +63,7 @@ fn referenced_rows_of_another_table_must_be_there() {
     split.call("start_dual_write").unwrap();
     split.call("run_backfill").unwrap();
     split.wait_held("step_begin", LIMIT).unwrap();
-    // New since the check, to be copied.
+    // This row is new since the check, and is copied.
     run(
         &cluster,
         0,
@@ -75,11 +75,11 @@ fn referenced_rows_of_another_table_must_be_there() {
     run(&cluster, 1, "INSERT INTO countries VALUES ('y1')");
     split.call("run_backfill").unwrap();
     split.wait("cutover_pending", LIMIT).unwrap();
-    // In a window.
+    // This row is part of a window.
     run(&cluster, 0, "UPDATE items SET country = 'y2' WHERE tenant = 'moves' AND id = 4");
     let text = split.failure(LIMIT).unwrap();
     assert!(text.contains("(country)=(y2)"), "{text}");
-    // On the target nobody takes away what arrived rows reference.
+    // On the target nobody can delete the rows that copied rows reference.
     let mut target = cluster.servers[1].superuser(DATABASE).unwrap();
     assert!(target.batch_execute("DELETE FROM countries WHERE code = 'y1'").is_err());
     run(&cluster, 1, "INSERT INTO countries VALUES ('y2')");
@@ -89,7 +89,7 @@ fn referenced_rows_of_another_table_must_be_there() {
     restore_keys(&cluster, 1);
 }
 
-/// What a common table's change would do to rows that have moved, and are still there.
+/// Changes of a common table would also change rows that have moved and are still on the source.
 #[test]
 #[ignore = "make test-all: actions of a foreign key; make test has referenced_rows_of_another_table_must_be_there"]
 fn rows_that_follow_a_common_table_are_named() {
@@ -118,7 +118,7 @@ fn rows_that_follow_a_common_table_are_named() {
     session.batch_execute("DELETE FROM countries WHERE code = 'de'").unwrap();
 }
 
-/// Composite and partial values, constraints of every kind, a partitioned table.
+/// Composite and partial values, constraints of every kind, and a partitioned table.
 #[test]
 #[ignore = "make test-all: each kind of foreign key; make test has referenced_rows_of_another_table_must_be_there"]
 fn keys_of_every_kind() {
@@ -150,7 +150,7 @@ fn keys_of_every_kind() {
         assert!(text.contains(missing), "{missing}: {text}");
         run(&cluster, 1, mend);
     }
-    // One that the server does not promise binds nobody.
+    // A foreign key that the server does not enforce is no finding.
     for server in [0, 1] {
         run(
             &cluster,
@@ -177,7 +177,7 @@ const PLANS: &str = "
                         parent int, PRIMARY KEY (tenant, id), UNIQUE (id));
     ALTER TABLE items ADD FOREIGN KEY (parent) REFERENCES items (id)";
 
-/// Tables of one keyspace: a row without a key is everybody's, another key's row is not.
+/// Tables of one keyspace: a row without a key may be referenced by all keys, and another key's row may not.
 #[test]
 #[ignore = "make test-all: tables of one keyspace; make test has referenced_rows_of_another_table_must_be_there"]
 fn rows_of_other_keys_and_of_nobody() {
@@ -212,7 +212,7 @@ fn rows_of_other_keys_and_of_nobody() {
         ),
     ] {
         run(&cluster, 0, broken);
-        // The other shard's row of the same value is another one.
+        // The other shard's row with the same value is another row.
         run(&cluster, 1, "INSERT INTO plans VALUES (4, 'elsewhere') ON CONFLICT DO NOTHING");
         let text = findings(&split);
         assert!(text.contains(what), "{broken}: {text}");
@@ -221,7 +221,7 @@ fn rows_of_other_keys_and_of_nobody() {
     run(&cluster, 1, "DELETE FROM plans WHERE id = 4");
     assert_eq!(findings(&split), "");
     to_pending(&split);
-    // A row that stays comes to reference one that moves, which finish would delete.
+    // A row that stays now references a row that moves, which finish would delete.
     run(&cluster, 0, "UPDATE items SET plan = 3 WHERE id = 61");
     split.call("cutover").unwrap();
     split.wait("completed", LIMIT).unwrap();
@@ -240,8 +240,7 @@ fn rows_of_other_keys_and_of_nobody() {
 const PARENTS: &str = "CREATE TABLE parents (tenant text, id int, PRIMARY KEY (tenant, id));
     CREATE TABLE items (tenant text, id int, val text, code int, PRIMARY KEY (tenant, id))";
 
-/// The target checks no foreign key for rows that are copied: it can only hold what the
-/// source holds as well.
+/// The target does not check foreign keys of copied rows, so it may only have those of the source.
 #[test]
 fn what_only_the_target_promises_is_refused() {
     let cluster = cluster_of(&[], PARENTS);
@@ -256,12 +255,12 @@ fn what_only_the_target_promises_is_refused() {
     run(&cluster, 0, "DELETE FROM items WHERE tenant = 'moves'; UPDATE items SET code = NULL");
     run(&cluster, 0, "ALTER TABLE items VALIDATE CONSTRAINT of_parent");
     assert_eq!(findings(&split), "");
-    // What NULLs mean is part of it.
+    // The treatment of NULLs belongs to a foreign key.
     run(&cluster, 1, &format!("ALTER TABLE items DROP CONSTRAINT of_parent; {key} MATCH FULL"));
     assert!(findings(&split).contains("\"of_parent\""));
 }
 
-/// The mover deletes on the target, too, while it follows and in a rollback.
+/// The mover deletes on the target as well, while it applies changes and in a rollback.
 #[test]
 #[ignore = "make test-all: the other direction; make test has what_only_the_target_promises_is_refused"]
 fn a_table_that_references_moving_ones_on_the_target_alone_is_refused() {
@@ -274,7 +273,7 @@ fn a_table_that_references_moving_ones_on_the_target_alone_is_refused() {
     let split = plan(&cluster);
     let text = findings(&split);
     assert!(text.contains("target: foreign keys from other tables: public.readers references"), "{text}");
-    // Nor may one come later.
+    // Such a table must not be created later either.
     run(&cluster, 1, "DROP TABLE readers");
     to_pending(&split);
     run(&cluster, 1, create);
@@ -304,7 +303,7 @@ fn a_row_that_comes_to_reference_one_that_goes_keeps_it() {
     cluster.hold("finish_begin").unwrap();
     split.call("finish").unwrap();
     split.wait_held("finish_begin", LIMIT).unwrap();
-    // Finish has looked by the time it comes to its first batch; this transaction commits then.
+    // Finish has finished its check by the time it comes to its first batch. This transaction commits then.
     let mut staying = source(&cluster);
     staying.batch_execute("BEGIN; UPDATE items SET code = 2 WHERE id = 1").unwrap();
     cluster.fault("").unwrap();
@@ -321,8 +320,8 @@ fn a_row_that_comes_to_reference_one_that_goes_keeps_it() {
     assert!(ids(&cluster).is_empty());
 }
 
-/// The copies of a split that is given up go, and none of them while a row of a table that came
-/// to reference it meanwhile would be left without it.
+/// A rollback deletes the split's copies, unless a row of a table that was created meanwhile would lose its
+/// referenced row.
 #[test]
 fn a_rollback_leaves_no_row_dangling() {
     let cluster = cluster_of(&[], "CREATE TABLE items (tenant text, id int PRIMARY KEY, val text, code int)");
@@ -337,7 +336,7 @@ fn a_rollback_leaves_no_row_dangling() {
     split.call("rollback").unwrap();
     let text = split.failure(LIMIT).unwrap();
     assert!(text.contains("a row on shard \"shard_b\" references a copied one"), "{text}");
-    // Whoever goes back is served at once.
+    // Clients are served on the source again at once.
     run(&cluster, 0, "UPDATE items SET val = 'served' WHERE tenant = 'moves'");
     let mut target = cluster.servers[1].superuser(DATABASE).unwrap();
     let dangling = "SELECT count(*) FROM marks WHERE NOT EXISTS (SELECT 1 FROM items WHERE id = item)";
@@ -348,8 +347,7 @@ fn a_rollback_leaves_no_row_dangling() {
     assert!(target.query("SELECT 1 FROM items WHERE tenant = 'moves'", &[]).unwrap().is_empty());
 }
 
-/// That a foreign key holds on the source says nothing of columns that are computed on the way,
-/// though both rows move.
+/// A foreign key of the source does not apply to columns that are computed on the way, even though both rows move.
 #[test]
 #[ignore = "make test-all: columns that are computed; make test has security::owner_code_changes::a_computed_column_of_a_foreign_key_is_looked_at_first"]
 fn a_computed_column_references_what_is_there() {
@@ -368,7 +366,7 @@ fn a_computed_column_references_what_is_there() {
             let map = "SELECT shard_split_map($1, $2, 'code', $3)";
             split.superuser().unwrap().execute(map, &[&split.id, table, expression]).unwrap();
         }
-        // A unique key over computed columns.
+        // A unique key contains computed columns.
         split.accept_remarks().unwrap();
         split.call("start_dual_write").unwrap();
         split.call("run_backfill").unwrap();
@@ -392,7 +390,7 @@ fn a_computed_column_references_what_is_there() {
                       shard_split_map($1, 'items', 'code', 'CASE val WHEN ''lost'' THEN 0 ELSE code + 1000 END')";
     master.batch_execute(&map.replace("$1", &split.id.to_string())).unwrap();
     to_pending(&split);
-    // The row that references it does not change.
+    // The referencing row does not change.
     run(&cluster, 0, "UPDATE items SET val = 'lost' WHERE tenant = 'moves' AND id = 2");
     let error = split.failure(LIMIT).unwrap();
     assert!(error.contains("a moving row references a row that is not on shard"), "{error}");
@@ -404,7 +402,7 @@ fn a_computed_column_references_what_is_there() {
     restore_keys(&cluster, 1);
 }
 
-/// One that the source does not keep any more, or never has, is looked at from then on.
+/// A foreign key that the source no longer has, or never had, is checked from then on.
 #[test]
 #[ignore = "make test-all: each step; make test has what_only_the_target_promises_is_refused"]
 fn a_foreign_key_of_the_target_alone_is_kept_by_each_step() {
@@ -442,7 +440,7 @@ fn ids(cluster: &Cluster) -> Vec<i32> {
     found.iter().map(|row| row.get(0)).collect()
 }
 
-/// The same holds for constraints that are checked late.
+/// This also applies to constraints that are checked late.
 #[test]
 #[ignore = "make test-all: constraints that are checked late; make test has what_only_the_target_promises_is_refused"]
 fn a_deferrable_constraint_of_the_target_alone_is_refused() {
@@ -461,7 +459,7 @@ fn a_deferrable_constraint_of_the_target_alone_is_refused() {
     run(&cluster, 0, constraint);
     let text = findings(&split);
     assert!(text.contains("lacks NOT DEFERRABLE of constraint \"once\"") && !text.contains('\n'), "{text}");
-    // The source's says nothing of values that it does not have.
+    // The source's constraint does not apply to values that the source does not have.
     let map = "SELECT shard_split_map($1, 'items', 'code', '1')";
     split.superuser().unwrap().execute(map, &[&split.id]).unwrap();
     let text = findings(&split);

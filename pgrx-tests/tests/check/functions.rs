@@ -1,12 +1,12 @@
-//! What writes to moving tables call, and what that names: functions that are others on the target, and tables in no keyspace whose
-//! rows stay on the source.
+//! Functions that writes to moving tables call, and what these functions use: functions that differ on the
+//! target, and tables outside of any keyspace whose rows stay on the source.
 
 use shardmaster_tests::cluster::{Cluster, OWNER};
 use shardmaster_tests::fixture::{LIMIT, by_superuser, by_superusers, cluster, plan};
 use shardmaster_tests::split::Split;
 use shardmaster_tests::wait;
 
-/// On both sides. {} is what differs.
+/// The functions on both sides. {} is the part that differs.
 const BOTH: &str = r#"
     CREATE SCHEMA log; CREATE ROLE auditor; CREATE ROLE helper_user;
     CREATE TABLE counters (name text PRIMARY KEY, n bigint); CREATE TABLE log."Audit" (at timestamptz, what text);
@@ -70,7 +70,7 @@ fn what_functions_are_and_name_is_the_same_on_the_target_or_accepted() {
         assert!(found.iter().any(|text| text.contains(wanted)), "{wanted}: {found:#?}");
     }
     assert_eq!(found.len(), 5, "{found:#?}");
-    // What is registered stays, and the same rows on both sides are no question.
+    // Registered tables are no finding, nor are tables with the same rows on both sides.
     by_superusers(
         &cluster,
         "TRUNCATE kinds; INSERT INTO kinds VALUES ('a'), ('b'); GRANT SELECT ON unread TO mover",
@@ -87,7 +87,8 @@ fn what_functions_are_and_name_is_the_same_on_the_target_or_accepted() {
     split.finish(LIMIT).unwrap();
 }
 
-/// Rows that another keyspace moves, or a foreign table has. On the source alone, whose rows are counted in the target's place.
+/// Tables whose rows another keyspace moves, and a foreign table. They are on the source only, and their rows
+/// are counted there.
 const ELSEWHERE: &str = "
     CREATE TABLE regions (region text PRIMARY KEY, n int); CREATE TABLE rates (region text PRIMARY KEY, n int); CREATE TABLE logs (region text); CREATE TABLE alike (region text);
     CREATE TABLE of_all (a int); INSERT INTO alike VALUES ('eu'); GRANT ALL ON regions, rates, logs, alike, of_all TO mover, app_owner; CREATE EXTENSION postgres_fdw;
@@ -124,7 +125,7 @@ fn tables_of_other_keyspaces_and_foreign_ones_are_named() {
     split.finish(LIMIT).unwrap();
 }
 
-/// Planning a query computes what an index is made of: by the rights of whoever asks.
+/// Planning a query evaluates the expressions of indexes, with the rights of the role that plans it.
 const LURES: &str = r#"
     CREATE ROLE lurer; CREATE SCHEMA lurer AUTHORIZATION lurer; GRANT USAGE ON SCHEMA lurer TO PUBLIC; GRANT SELECT ON items TO lurer; GRANT CREATE ON SCHEMA public TO app_owner;
     SET ROLE lurer; SET check_function_bodies = off;
@@ -154,7 +155,7 @@ fn no_code_of_others_runs_where_such_tables_are_read() {
     assert!(!found.contains("run by"), "{found}");
 }
 
-/// Schemas of one database are called otherwise, and what is in them says the same.
+/// Two schemas of one database have different names, and their contents are the same.
 #[test]
 #[ignore = "make test-all: what such functions call; make test has what_functions_are_and_name_is_the_same_on_the_target_or_accepted"]
 fn functions_of_two_schemas_are_compared_without_their_names() {
@@ -189,7 +190,7 @@ fn functions_of_two_schemas_are_compared_without_their_names() {
     first(2);
     let found = said(&split, "target: missing");
     assert!(found.len() == 1 && found[0].contains(".first(), which"), "{found:#?}");
-    // Types of either schema are the same ones, there and back.
+    // Types of the two schemas count as the same, in both directions.
     first(1);
     let rows = |namespace: &str| {
         let rows = format!(

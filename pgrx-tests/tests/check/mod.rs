@@ -1,4 +1,4 @@
-//! What the checks find before anything moves, and what planning and calls refuse.
+//! The findings of the checks before anything moves, and the refusals of planning and other calls.
 
 mod constraints;
 mod dependencies;

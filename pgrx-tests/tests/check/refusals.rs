@@ -1,5 +1,5 @@
-//! What is refused, by whom, with which SQLSTATE, and that the same call works once
-//! the cause is gone: planning, calls in the wrong phase, the check, odd names.
+//! Refusals with their SQLSTATE: planning, calls in the wrong phase, the check, odd names. The same call
+//! works once the cause is gone.
 
 use postgres::Client;
 use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE, OWNER};
@@ -35,7 +35,7 @@ fn create(cluster: &Cluster, shard: &str, statements: &str) {
     owner.batch_execute(&format!("SET ROLE {OWNER}; {statements}")).unwrap();
 }
 
-/// Runs a statement that must fail; its SQLSTATE, and that it has a hint.
+/// Runs a statement that must fail with a hint, and returns its SQLSTATE.
 fn refused(client: &mut Client, statement: &str) -> String {
     let error = client.batch_execute(statement).expect_err(statement);
     let error = error.as_db_error().unwrap_or_else(|| panic!("{statement}: {error}")).clone();
@@ -142,8 +142,7 @@ fn a_call_in_the_wrong_phase_says_which_is_right() {
     }
 }
 
-/// The redirect stays on the table: in another keyspace its rows would be refused by keys
-/// that mean something else there.
+/// The redirect stays on the table. In another keyspace it would refuse rows by keys with another meaning.
 #[test]
 #[ignore = "make test-all: a redirect that stands; make test has an_active_split_keeps_its_scope_from_changing"]
 fn a_table_keeps_its_keyspace_while_a_redirect_stands() {
@@ -162,7 +161,7 @@ fn a_table_keeps_its_keyspace_while_a_redirect_stands() {
     master.batch_execute(drop).unwrap();
 }
 
-/// Each finding of the check, one by one, then all gone and the same plan runs.
+/// Each finding of the check appears on its own. When all are gone, the same plan runs.
 #[test]
 fn the_check_finds_what_the_servers_know() {
     let cluster = cluster();
@@ -263,7 +262,7 @@ fn the_check_finds_what_the_servers_know() {
             master.query("SELECT check_name FROM shard_split_check($1) WHERE NOT ok", &[&split.id]).unwrap();
         let found: Vec<String> = rows.iter().map(|row| row.get(0)).collect();
         assert!(found.iter().any(|f| f == finding), "{make}: {found:?}");
-        // Whatever it is that the check found.
+        // It does not matter what the check has found.
         if number < at_most(2) {
             split.call("start_dual_write").unwrap();
             let error = split.wait("dual_write", LIMIT).unwrap_err();
@@ -301,7 +300,7 @@ fn a_server_that_is_away_is_waited_for() {
     split.wait("dual_write", LIMIT).unwrap();
 }
 
-/// Names with quotes, capitals, spaces, reserved words, other alphabets, 63 bytes.
+/// Names with quotes, capitals, spaces, reserved words, other alphabets, and 63 bytes.
 #[test]
 #[ignore = "make test-all: odd names; make test has security::hostile_texts::no_text_of_a_user_is_obeyed"]
 fn odd_names_move_like_others() {
@@ -354,8 +353,9 @@ fn odd_names_move_like_others() {
     }
 }
 
-/// Blanks at the end count in a text, and not in a char. What is one key in the routes and two values in a column, or two
-/// places in the routes and one value, is found by nobody once some of it has moved.
+/// Trailing blanks count in a text, and not in a char. If the routes and a column disagreed, a key could have
+/// two values in the column, or two places in the routes, and its rows would be lost once some of them have
+/// moved.
 #[test]
 fn blanks_at_the_end_are_told_of_alike_by_routes_and_columns() {
     let cluster = cluster();
@@ -375,7 +375,7 @@ fn blanks_at_the_end_are_told_of_alike_by_routes_and_columns() {
         ("'directory', key_type", "char", "of_mood", false),
         ("'directory', key_type", "char", "of_char", true),
         ("'directory', key_type", "char", "of_code", true),
-        // Each key is one that somebody has assigned: one that the column writes otherwise is refused by name.
+        // Each key was assigned by somebody, so a key that the column stores differently is refused by name.
         ("'directory', key_type", "text", "of_char", true),
         (hash, "char", "of_text", false),
         (hash, "char", "of_char", true),
@@ -386,7 +386,7 @@ fn blanks_at_the_end_are_told_of_alike_by_routes_and_columns() {
         ("'range', key_type", "char", "of_code", true),
         ("'range', key_type", "text", "of_char", false),
     ];
-    // Every third one, and in long runs each.
+    // Long runs try each case, and others every third one.
     let step = if is_long_run() { 1 } else { 3 };
     for (number, (strategy, key_type, table, fits)) in cases.into_iter().enumerate().step_by(step) {
         let case = format!("{table} by {strategy} => {key_type}");
@@ -424,7 +424,7 @@ fn blanks_at_the_end_are_told_of_alike_by_routes_and_columns() {
     }
 }
 
-/// A master that is gone: a new installation adopts the shards and cleans them.
+/// The old master is gone. A new installation adopts the shards and cleans them up.
 #[test]
 fn a_new_master_cleans_up_after_a_lost_one() {
     let cluster = cluster();
@@ -440,7 +440,7 @@ fn a_new_master_cleans_up_after_a_lost_one() {
         assert_eq!(refused(&mut master, &format!("SELECT shard_cleanup('{key}')")), "55000");
         master.execute("SELECT shard_adopt($1)", &[key]).unwrap();
         let removed = master.query("SELECT * FROM shard_cleanup($1)", &[key]).unwrap();
-        // On the target its reverse split captures, too.
+        // The target also has the capture of the reverse split.
         assert_eq!(removed.len(), if *key == "shard_a" { 1 } else { 2 });
     }
     for server in &cluster.servers {
@@ -448,8 +448,7 @@ fn a_new_master_cleans_up_after_a_lost_one() {
     }
 }
 
-/// One database under two addresses: the rows would be copied onto themselves, and finish
-/// would delete the only ones.
+/// One database has two addresses. The rows would be copied onto themselves, and finish would delete the only copy.
 #[test]
 fn a_table_that_is_its_own_target_is_refused_however_it_is_reached() {
     let cluster = cluster();
@@ -471,7 +470,7 @@ fn a_table_that_is_its_own_target_is_refused_however_it_is_reached() {
     std::fs::remove_file(&link).unwrap();
 }
 
-/// What a call does on a shard stays, so nobody is to believe that a ROLLBACK undoes it.
+/// The effects of a call on a shard stay, so nobody must believe that a ROLLBACK undoes them.
 #[test]
 fn what_no_rollback_undoes_is_no_part_of_a_transaction() {
     let cluster = cluster();

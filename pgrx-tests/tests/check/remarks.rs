@@ -1,4 +1,4 @@
-//! Remarks of a check: what its operator has to accept by name, before anything moves.
+//! Remarks of a check, which the operator has to accept by name before anything moves.
 
 use postgres::Client;
 use shardmaster_tests::Error;
@@ -19,7 +19,8 @@ fn refused(master: &mut Client, query: &str) -> Error {
     Error::from(master.batch_execute(query).unwrap_err())
 }
 
-/// Types by which a server names its own transactions, rows, log and catalog, in whatever they are, and large objects.
+/// Types with which a server refers to its own transactions, rows, log and catalog, also inside of other
+/// types, and large objects.
 const COLUMNS: &str = "
     CREATE EXTENSION lo SCHEMA pg_catalog;
     CREATE DOMAIN public.mark AS xid8;
@@ -34,7 +35,7 @@ const COLUMNS: &str = "
 fn what_means_something_on_one_server_is_accepted_by_name() {
     let cluster = cluster(&[]);
     by_superusers(&cluster, COLUMNS);
-    // Of the photos three are rows' that move, and one of them is in two rows.
+    // Three of the photos belong to rows that move. One of them is in two rows.
     source(&cluster)
         .batch_execute(
             "SELECT lo_create(70000 + i) FROM generate_series(1, 5) i;
@@ -62,7 +63,7 @@ fn what_means_something_on_one_server_is_accepted_by_name() {
     assert_eq!(names, wanted, "{found:#?}");
     assert!(found.iter().all(|row| !row.1 && row.4.contains("shard_split_accept(")), "{found:#?}");
     assert!(found[6].3.contains("names 4 large objects"), "{:?}", found[6]);
-    // Nothing is on a shard until each of them is accepted.
+    // Nothing is installed on a shard until each of them is accepted.
     let error = split.run(|_| ()).unwrap_err();
     assert!(error.to_string().contains("the check found 8 problems"), "{error}");
     let agent = "SELECT to_regnamespace('shardmaster_agent') IS NULL";
@@ -74,7 +75,8 @@ fn what_means_something_on_one_server_is_accepted_by_name() {
     let missing =
         refused(&mut master, "SELECT shard_split_accept(4711, 'source: large objects', 'items.body')");
     assert_eq!(missing.sqlstate(), Some("42704"), "{missing}");
-    // As its hint says, and all others by their names; what is accepted of nothing is said.
+    // One remark is accepted as its hint says, and all others by their names. The check no longer reports
+    // accepted remarks.
     let hint = &found[0].4;
     master.batch_execute(hint.split_once(": ").unwrap().1.trim_end_matches('.')).unwrap();
     split.accept_remarks().unwrap();
@@ -91,7 +93,7 @@ fn what_means_something_on_one_server_is_accepted_by_name() {
     let late = refused(&mut master, &nothing);
     assert_eq!(late.sqlstate(), Some("55000"), "{late}");
     split.finish(LIMIT).unwrap();
-    // A reverse split asks nobody again, and what was rolled back remembers what was accepted.
+    // A reverse split does not ask again, and a split that was rolled back keeps its accepted remarks.
     let back = Split::plan(&cluster, "shard_b", "shard_a", &["moves"]).unwrap();
     back.accept_remarks().unwrap();
     let refusals =
@@ -102,7 +104,7 @@ fn what_means_something_on_one_server_is_accepted_by_name() {
     assert_eq!(refusals(&back), 0);
 }
 
-/// Values of a server, and numbers of large objects, in columns of types that do not say so.
+/// A server's own values, and numbers of large objects, in columns whose types do not show it.
 const FILLED: &str = "
     CREATE DOMAIN public.stamp AS bigint DEFAULT txid_current();
     CREATE FUNCTION public.mark() RETURNS text LANGUAGE plpgsql AS $$ BEGIN RETURN pg_current_wal_lsn()::text; END $$;
@@ -172,14 +174,15 @@ fn values_of_a_server_are_found_in_types_that_do_not_say_so() {
         "items.tx",
     ];
     let found = remarks(&mut master, &split);
-    // The trigger that is disabled writes nothing any more.
+    // A disabled trigger no longer writes anything.
     assert_eq!(found.iter().map(|row| row.2.as_str()).collect::<Vec<_>>(), named[1..], "{found:#?}");
     assert!(found[2].0.contains("large objects") && found[2].3.contains("all 3 values"), "{found:#?}");
     split.accept_remarks().unwrap();
     split.run(|_| ()).unwrap();
 }
 
-/// Side, event, what its function does, and how the check begins that says so: nothing, where it is none of a split's.
+/// Side, event, what the trigger's function does, and the beginning of the check's finding. The finding is
+/// empty if the trigger does not concern a split.
 const EVENT_TRIGGERS: [(usize, &str, &str, &str); 8] = [
     (0, "sql_drop", REFUSES, "source: event triggers: DROP VIEW, as a split does, fails"),
     (
@@ -203,7 +206,7 @@ const EVENT_TRIGGERS: [(usize, &str, &str, &str); 8] = [
     ),
     (0, "sql_drop WHEN TAG IN ('DROP EXTENSION')", REFUSES, ""),
     (0, "table_rewrite", REFUSES, ""),
-    // In sessions of replicas alone.
+    // This trigger fires only in sessions of replicas.
     (
         1,
         "ddl_command_end",
@@ -232,7 +235,7 @@ fn event_triggers_that_refuse_what_a_split_does_are_found_before_it_begins() {
         }
         by_superusers(&cluster, "DROP EVENT TRIGGER IF EXISTS e; DROP FUNCTION e()");
     }
-    // Nothing of a trial is left, and one that lets all pass is in nobody's way.
+    // Nothing of the trial is left. A trigger that lets everything pass is no finding.
     let agent = "SELECT to_regnamespace('shardmaster_agent') IS NULL";
     assert!(source(&cluster).query_one(agent, &[]).unwrap().get::<_, bool>(0));
     let let_pass = "CREATE FUNCTION e() RETURNS event_trigger LANGUAGE plpgsql AS $$ BEGIN IF session_user = 'app' THEN RAISE 'no'; END IF; END $$;

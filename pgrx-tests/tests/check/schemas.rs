@@ -1,10 +1,10 @@
-//! What a shard lacks of another one's tables is made there, and nothing that is there is changed.
+//! Tables that a shard lacks and another one has are created there. Existing objects are not changed.
 
 use postgres::Client;
-use shardmaster_tests::asking::error;
 use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE, OWNER};
 use shardmaster_tests::deployer::{TABLES, ZOO, dba, stage};
 use shardmaster_tests::fixture::{LIMIT, by_superuser, by_superusers, to_pending};
+use shardmaster_tests::queries::error;
 use shardmaster_tests::split::Split;
 use shardmaster_tests::wait;
 
@@ -23,7 +23,7 @@ fn made(client: &mut Client, call: &str) -> Vec<String> {
 #[test]
 fn a_newcomer_gets_all_that_its_tables_need() {
     let cluster = stage();
-    // Lists of literals, which a server writes otherwise than it would once it had read that.
+    // The server prints these lists of literals differently after reading its own output.
     by_superuser(
         &cluster,
         0,
@@ -76,7 +76,7 @@ fn tables_there(cluster: &Cluster) -> i64 {
 fn nothing_is_made_where_something_is_otherwise_there() {
     let cluster = stage();
     let mut dba = dba(&cluster);
-    // What fails at its end leaves nothing.
+    // If the call fails at its end, nothing of it is left.
     by_superuser(&cluster, 1, "DROP ROLE reader");
     let (state, message) = error(&mut dba, COPY);
     assert_eq!(state, "42704", "{message}");
@@ -155,7 +155,7 @@ fn nothing_is_made_where_something_is_otherwise_there() {
             "replica identity ev is missing, of a table that exists",
             "ALTER TABLE ev REPLICA IDENTITY FULL",
         ),
-        // With rows in it, it would have to be read under a lock.
+        // A partition with rows would have to be read under a lock.
         ("ALTER TABLE ev DETACH PARTITION ev_d", "partition ev_d is missing, of a table that exists", ""),
     ] {
         by_superuser(&cluster, 1, there);
@@ -179,10 +179,10 @@ fn what_takes_long_comes_after_the_rows_and_locks_nobody_out() {
     );
     made(&mut dba, "SELECT kind, object FROM shard_schema_copy('shard_a', 'shard_b', secondary => false)");
     let split = Split::plan(&cluster, "shard_a", "shard_b", &["moves"]).unwrap();
-    // The foreign keys come later.
+    // The foreign keys are added later.
     split.accept_remarks().unwrap();
     to_pending(&split);
-    // A reader with an old snapshot, and a writer who comes while the index waits for it.
+    // There is a reader with an old snapshot, and a writer that arrives while the index waits for the reader.
     let writer = || cluster.servers[1].connect(DATABASE, CLIENT).unwrap();
     let (mut open, mut other) = (writer(), writer());
     open.batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT FROM \"Job\"").unwrap();
@@ -213,7 +213,7 @@ fn what_takes_long_comes_after_the_rows_and_locks_nobody_out() {
     split.call("cutover").unwrap();
     split.wait("completed", LIMIT).unwrap();
     split.finish(LIMIT).unwrap();
-    // As an interrupted call leaves them.
+    // An interrupted call leaves them like this.
     by_superuser(&cluster, 1, "UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'job_t'::regclass;
         ALTER TABLE \"Job\" DROP CONSTRAINT \"Job_tenant_k_fkey\";
         ALTER TABLE \"Job\" ADD CONSTRAINT \"Job_tenant_k_fkey\" FOREIGN KEY (tenant, k) REFERENCES kind ON DELETE CASCADE NOT VALID");
@@ -267,7 +267,7 @@ fn schemas_of_other_names_have_tables_of_their_own() {
     made(&mut dba, COPY);
     let other = |line: &String| !line.contains("SCHEMA (namespace)");
     assert_eq!(differences(&mut dba).into_iter().filter(other).collect::<Vec<_>>(), Vec::<String>::new());
-    // It would wait for whoever calls.
+    // The call would wait for its own caller.
     master.batch_execute("DROP INDEX shard_b.job_t").unwrap();
     let (state, message) = error(&mut dba, COPY);
     assert_eq!(
@@ -289,7 +289,7 @@ fn schemas_of_other_names_have_tables_of_their_own() {
     assert_eq!(across, 0, "something made reaches into the other schema");
     master.batch_execute("DROP SCHEMA shard_a CASCADE").unwrap();
     master.batch_execute("INSERT INTO shard_b.kind VALUES ('t', 1); INSERT INTO shard_b.\"Job\" (tenant, k) VALUES ('t', 1)").unwrap();
-    // A body is a text: what it names would stay there.
+    // A function's body is a text, so the names in it would still refer to the other schema.
     master
         .batch_execute(&format!(
             "DROP SCHEMA shard_b CASCADE; CREATE SCHEMA shard_a; CREATE SCHEMA shard_b; GRANT ALL ON SCHEMA shard_a, shard_b TO deployer, {OWNER};
@@ -303,7 +303,7 @@ fn schemas_of_other_names_have_tables_of_their_own() {
         message.ends_with("function touch() names schema \"shard_a\", which is a different one there"),
         "{message}"
     );
-    // Written as somebody does, and what ends like it.
+    // The name is written as people do, and also as the end of another name.
     for (body, is_it) in [("PERFORM FROM Shard_A . kind", true), ("PERFORM FROM un_shard_a.kind", false)] {
         let function = format!(
             "CREATE OR REPLACE FUNCTION shard_a.touch() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN {body}; RETURN new; END$$"
@@ -329,7 +329,7 @@ fn rights_are_those_of_the_login() {
     assert_eq!(error(&mut master, COPY).0, "42501", "a superuser of the master is nobody on the shards");
 }
 
-/// What PostgreSQL itself says that there is, by a query that gives one text.
+/// Returns what PostgreSQL itself reports on both sides, by a query that returns one text.
 fn both(cluster: &Cluster, query: &str) -> [String; 2] {
     [0, 1].map(|server| {
         cluster.servers[server].superuser(DATABASE).unwrap().query_one(query, &[]).unwrap().get(0)
@@ -361,7 +361,7 @@ fn partitions_keep_what_is_their_own() {
     let [there, here] = both(&cluster, own);
     assert_eq!(here, there);
     assert_eq!(differences(&mut dba), Vec::<String>::new());
-    // What comes later to a table that has a CHECK, a key and a trigger.
+    // These objects are added later to a table that already has a CHECK, a key and a trigger.
     by_superuser(&cluster, 1, "ALTER TABLE ev DETACH PARTITION ev_d; DROP TABLE ev_d");
     by_superuser(
         &cluster,
@@ -382,7 +382,7 @@ fn partitions_keep_what_is_their_own() {
     made(&mut dba, COPY);
     let [there, here] = both(&cluster, own);
     assert_eq!(here, there);
-    // A state that somebody has set is his.
+    // A state that somebody has set is not changed.
     by_superuser(&cluster, 1, "ALTER TABLE ev_4 DISABLE TRIGGER tr");
     assert_eq!(differences(&mut dba), ["trigger of partition ev_4: tr: ENABLE | DISABLE"]);
     assert!(error(&mut dba, COPY).1.ends_with("trigger of partition ev_4: tr is different there"));
@@ -400,7 +400,7 @@ fn what_the_other_server_adds_is_not_taken() {
             "grant TABLE kind",
             "ALTER DEFAULT PRIVILEGES FOR ROLE deployer IN SCHEMA public REVOKE SELECT ON TABLES FROM PUBLIC",
         ),
-        // A better match than the server's own, which takes anything.
+        // This function matches better than the server's own one, which accepts any type.
         (
             "CREATE FUNCTION format(text, text) RETURNS text LANGUAGE sql AS 'SELECT $1'",
             "function format(text,text)",
@@ -504,8 +504,8 @@ fn what_is_seldom_said_is_kept() {
     );
 }
 
-/// What a role with the grant option has granted goes with it, on the other shard as well; what is beside the tables and is
-/// not made is named, as long as it does not exist.
+/// Rights that a role with the grant option has granted are copied with their grantor. Objects besides the
+/// tables that are not created are named as long as they are missing.
 #[test]
 fn rights_come_from_who_gave_them_and_what_is_not_made_is_named() {
     let cluster = stage();
@@ -536,7 +536,7 @@ fn rights_come_from_who_gave_them_and_what_is_not_made_is_named() {
     by_superuser(&cluster, 1, "CREATE SEQUENCE loose; CREATE VIEW kinds AS SELECT * FROM kind");
     let named: String = dba.query_one(unmade, &[]).unwrap().get(0);
     assert_eq!(named, wanted.replace("sequence loose, view kinds, ", ""));
-    // There, too, the end of the chain goes with its middle.
+    // On that shard as well, revoking a grant revokes the grants that depend on it.
     let may = "SELECT has_table_privilege('third', 'kind', 'SELECT') OR has_column_privilege('third', 'kind', 'id', 'UPDATE')";
     let mut target = cluster.servers[1].superuser(DATABASE).unwrap();
     assert!(target.query_one(may, &[]).unwrap().get::<_, bool>(0));
@@ -546,7 +546,7 @@ fn rights_come_from_who_gave_them_and_what_is_not_made_is_named() {
         &format!("SET ROLE {OWNER}; REVOKE SELECT, UPDATE (id) ON kind FROM first CASCADE"),
     );
     assert!(!target.query_one(may, &[]).unwrap().get::<_, bool>(0));
-    // What the owner has granted instead is a difference.
+    // If the owner has granted it instead, that is a difference.
     by_superuser(
         &cluster,
         1,

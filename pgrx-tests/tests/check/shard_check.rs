@@ -1,11 +1,11 @@
-//! What `shard_check` finds wrong with a shard, and what a shard makes of it that floods or lies.
+//! The findings of `shard_check` about a shard, also if the shard floods it or lies.
 
+use shardmaster_tests::chatty_server::{ChattyServer, message};
 use shardmaster_tests::cluster::{Cluster, DATABASE, MOVER};
 use shardmaster_tests::env::at_most;
 use shardmaster_tests::fixture::{self, by_superuser, cluster};
 use shardmaster_tests::relay::NOTICE;
 use shardmaster_tests::standby;
-use shardmaster_tests::talker::{Talker, message};
 use std::io::Write;
 use std::time::{Duration, Instant};
 
@@ -17,7 +17,7 @@ fn checked(cluster: &Cluster, shard: &str) -> Vec<Row> {
     rows.iter().map(|row| (row.get(0), row.get(1), row.get(2), row.get(3))).collect()
 }
 
-/// Not as it should be, with what it is and what to do.
+/// Checks that an item is not ok, with this detail and hint.
 fn is_wrong(found: &[Row], name: &str, detail: &str, hint: &str) {
     let row = found.iter().find(|row| row.0 == name).unwrap_or_else(|| panic!("{name} is not in {found:?}"));
     assert!(!row.1 && row.2.contains(detail) && row.3.contains(hint), "{row:?}");
@@ -38,7 +38,7 @@ fn what_is_wrong_with_a_shard_is_said_with_what_to_do() {
     is_wrong(&checked(&cluster, "void"), "schema", "its tables: 0", "GRANT USAGE ON SCHEMA void");
     by_superuser(&cluster, 1, &format!("GRANT USAGE ON SCHEMA void TO {MOVER}"));
     assert!(checked(&cluster, "void").iter().any(|row| row.0 == "schema" && row.1));
-    // Its clock, and how it is reached, as the server itself has them.
+    // The clock, and how the server is reached, as the server itself reports them.
     by_superuser(
         &cluster,
         1,
@@ -50,14 +50,14 @@ fn what_is_wrong_with_a_shard_is_said_with_what_to_do() {
     let found = checked(&cluster, "shard_b");
     is_wrong(&found, "clock", "+36", "NTP");
     is_wrong(&found, "encryption", "none", "sslmode=verify-full");
-    // One that is to be added only if nothing is wrong is told all of it.
+    // A call with checked => true reports all findings of a shard, and does not add it.
     let call = "SELECT shard_add('third', $1, checked => true)";
     let refused = master.execute(call, &[&there]).unwrap_err();
     let detail = refused.as_db_error().unwrap().detail().unwrap().to_owned();
     assert!(detail.contains("clock: ") && detail.contains("encryption: "), "{detail}");
 }
 
-/// What it says of itself is text, and of a length.
+/// The shard's statements about itself are quoted as text of limited length.
 #[test]
 fn a_shard_that_lies_is_quoted_and_not_believed() {
     let cluster = cluster(&[]);
@@ -84,17 +84,17 @@ fn a_shard_that_lies_is_quoted_and_not_believed() {
     }
 }
 
-/// Neither memory nor patience: whoever looks at it is told, or ends by himself.
+/// A flood takes neither much memory nor much time: the check reports it, or a timeout ends the session.
 #[test]
 fn a_shard_that_floods_keeps_nobody_who_looks_at_it() {
     let cluster = cluster(&["shardmaster.remote_timeout = '3s'"]);
-    let talker = Talker::before(&cluster.servers[1]).unwrap();
+    let chatty = ChattyServer::before(&cluster.servers[1]).unwrap();
     let mut master = cluster.superuser().unwrap();
-    master.execute("SELECT shard_add('loud', $1)", &[&talker.conninfo()]).unwrap();
+    master.execute("SELECT shard_add('loud', $1)", &[&chatty.conninfo()]).unwrap();
     let row = message(b'D', &[&[0, 1, 0, 0, 0x70, 0], &[b'x'; 0x7000]]);
     for what in ["notices, slowly", "notices", "rows"].into_iter().take(at_most(1)) {
         let row = row.clone();
-        talker.says(b'C', move |client| {
+        chatty.says(b'C', move |client| {
             loop {
                 match what {
                     "notices" => client.write_all(&NOTICE.repeat(20_000))?,
@@ -119,7 +119,7 @@ fn a_shard_that_floods_keeps_nobody_who_looks_at_it() {
         };
         assert!(said.contains("loud"), "{what}: {said}");
         assert!(began.elapsed() < Duration::from_secs(60), "{what}: {:?}", began.elapsed());
-        // Nothing of it stays with the session.
+        // The session does not keep the memory.
         let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
         let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
         let kilobytes: u64 = resident.trim().trim_end_matches(" kB").parse().unwrap();
@@ -128,7 +128,7 @@ fn a_shard_that_floods_keeps_nobody_who_looks_at_it() {
     assert!(fixture::rows(&cluster, 0).len() == 300);
 }
 
-/// A trigger that somebody has disabled lets pass what it is to refuse, long after its split has ended.
+/// A disabled trigger lets pass what it should refuse, long after its split has ended.
 #[test]
 fn triggers_that_are_disabled_are_found() {
     let cluster = cluster(&[]);

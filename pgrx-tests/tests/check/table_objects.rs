@@ -1,5 +1,5 @@
-//! What tables have beside their columns: what the target lacks, clients miss after the cutover; what it has alone, rows that come
-//! need not keep to.
+//! Objects of tables besides their columns. Clients would miss what only the source has after the cutover,
+//! and copied rows need not satisfy what only the target has.
 
 use shardmaster_tests::cluster::{CLIENT, DATABASE, OWNER};
 use shardmaster_tests::fixture::{
@@ -10,7 +10,7 @@ use shardmaster_tests::split::Split;
 const LACKS: &str = "target: missing beside columns";
 const ALONE_NAME: &str = "target: of its own beside columns";
 
-/// On the source alone, each by a class of its own.
+/// Objects of the source alone, one for each class.
 const SOURCE: &str = "
     CREATE TABLE public.kinds (kind text PRIMARY KEY);
     CREATE TABLE public.\"Audit\" (at timestamptz); CREATE TABLE public.there (at timestamptz);
@@ -102,13 +102,13 @@ fn what_the_target_lacks_is_accepted_by_name() {
     assert!(error.to_string().contains("missing beside columns"), "{error}");
     split.accept_remarks().unwrap();
     split.run(|_| ()).unwrap();
-    // What the source kept its rows to, and the target did not, is in the reverse split.
+    // The reverse split names the constraint that only the source had.
     let events = split.events().unwrap();
     assert!(events.contains("it cannot be taken back: items: column"), "{events}");
     split.finish(LIMIT).unwrap();
 }
 
-/// On the target alone.
+/// Objects of the target alone.
 const ALONE: &str = "
     ALTER TABLE items ADD CONSTRAINT one_each UNIQUE (tenant, val);
     CREATE INDEX by_number ON items ((val::int));
@@ -130,7 +130,7 @@ fn what_the_target_has_alone_is_said_before_rows_fail() {
          CREATE TRIGGER no BEFORE INSERT ON items FOR EACH ROW EXECUTE FUNCTION public.no();
          ALTER TABLE items ENABLE ROW LEVEL SECURITY",
     );
-    // Rows of the same value in both, and one that no index takes.
+    // Two rows have the same value in both, and one that no index takes.
     source(&cluster).batch_execute("UPDATE items SET val = '7' WHERE id IN (2, 4)").unwrap();
     let split = plan(&cluster);
     let found = split.findings().unwrap();
@@ -154,7 +154,7 @@ fn what_the_target_has_alone_is_said_before_rows_fail() {
     split.accept_remarks().unwrap();
     let error = split.run(|_| ()).unwrap_err();
     assert!(error.to_string().contains("unique keys and exclusions"), "{error}");
-    // The source promises as much, by a key of fewer columns.
+    // The source guarantees the same by a key of fewer columns.
     source(&cluster)
         .batch_execute("UPDATE items SET val = id; CREATE UNIQUE INDEX one ON items (val)")
         .unwrap();
@@ -193,14 +193,14 @@ fn rows_that_a_publication_keeps_as_they_are_are_found_before_the_finish() {
     );
     let found = split.findings().unwrap();
     assert_eq!(found.len(), 2, "{found:?}");
-    // Inserts alone are told of.
+    // The publication contains inserts only.
     by_superusers(&cluster, "ALTER PUBLICATION told SET (publish = 'insert')");
     assert_eq!(split.findings().unwrap(), [""; 0]);
     split.run(|_| ()).unwrap();
     split.finish(LIMIT).unwrap();
 }
 
-/// The remarks of one check on one object, in one text.
+/// Returns the remarks of one check about one object, as one text.
 fn said(split: &Split<'_>, check: &str, object: &str) -> String {
     let query = "SELECT coalesce(string_agg(detail, '; '), '') FROM shard_split_check($1)
                   WHERE NOT ok AND check_name = $2 AND starts_with(object, $3 || ': ')";
@@ -215,7 +215,7 @@ fn assert_says(text: &str, wanted: &[&str], others: &[&str]) {
     }
 }
 
-/// On both sides.
+/// Objects on both sides.
 const VIEWS: &str = "
     CREATE FUNCTION public.put() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END';
     CREATE VIEW alike AS SELECT i.tenant, i.id FROM items i WHERE i.val IN ('a', 'b');
@@ -296,7 +296,7 @@ fn what_statements_rely_on_is_the_same_or_said() {
     );
 }
 
-/// As a dump writes them: the keys of partitions come later, and here not at all.
+/// A dump writes tables like this: the keys of partitions come later, and here they are missing.
 const PARTITIONED: &str = "
     CREATE TABLE items (tenant text NOT NULL, id int NOT NULL, val text, code int) PARTITION BY RANGE (id);
     CREATE TABLE items_1 PARTITION OF items FOR VALUES FROM (0) TO (1000);
@@ -321,7 +321,7 @@ fn partitions_of_the_source_alone_are_named_and_keys_that_none_has_are_not() {
         &["partition \"items_else\" DEFAULT", "partition \"items_3\" FOR VALUES FROM (2000) TO (3000)"],
         &["items_1", "items_2"],
     );
-    // What one partition has alone, and one that ends earlier.
+    // One partition has an object of its own, and another one ends earlier.
     by_superuser(
         &cluster,
         0,
@@ -356,7 +356,7 @@ fn partitions_of_the_source_alone_are_named_and_keys_that_none_has_are_not() {
     assert_eq!(said(&split, LACKS, "items"), "");
 }
 
-/// On both sides.
+/// Objects on both sides.
 const GUARDED: &str = "
     CREATE ROLE readers; CREATE VIEW seen AS SELECT id FROM items;
     ALTER TABLE items ENABLE ROW LEVEL SECURITY; CREATE POLICY every ON items USING (true)";
@@ -400,7 +400,7 @@ fn roles_that_use_the_tables_find_on_the_target_what_they_had() {
         ],
         &["guests", "CONNECT for steady", CLIENT],
     );
-    // Of whoever a policy is for.
+    // The rights of the roles to which a policy applies.
     assert_says(
         &said(&split, ALONE_NAME, "login roles"),
         &["rights of guests for steady"],
@@ -435,7 +435,7 @@ fn roles_that_use_the_tables_find_on_the_target_what_they_had() {
         1,
         "REVOKE DELETE ON items FROM steady; REVOKE guests FROM steady; GRANT staff TO steady",
     );
-    // Roles of one server that the other one has as well.
+    // These are roles of one server that the other one has as well.
     by_superuser(
         &cluster,
         1,

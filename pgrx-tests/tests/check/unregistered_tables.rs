@@ -1,4 +1,4 @@
-//! Tables that nobody registered, whose rows a split would leave behind.
+//! Tables that are not registered, whose rows a split would leave behind.
 
 use shardmaster_tests::Error;
 use shardmaster_tests::cluster::Cluster;
@@ -7,14 +7,14 @@ use shardmaster_tests::split::Split;
 
 const CHECK: &str = "source: tables in no keyspace";
 
-/// Names of the tables that the check finds, and what it says to type.
+/// Returns the names of the tables that the check finds, with its hints.
 fn found(cluster: &Cluster, split: &Split<'_>) -> Vec<(String, String)> {
     let query = "SELECT split_part(detail, ' ', 1), hint FROM shard_split_check($1) WHERE check_name = $2";
     let rows = cluster.superuser().unwrap().query(query, &[&split.id, &CHECK]).unwrap();
     rows.iter().map(|row| (row.get(0), row.get(1))).collect()
 }
 
-/// On the source alone: its rows are what would be left there.
+/// The source alone has these tables, so their rows would be left there.
 const TABLES: &str = r#"
     CREATE TABLE notes (tenant text, id int, PRIMARY KEY (tenant, id));
     CREATE TABLE "Old Notes" ("Tenant" text, id int);
@@ -76,7 +76,8 @@ fn a_table_that_nobody_registered_is_named_until_it_is() {
         .unwrap();
     let split = plan(&cluster);
     let names: Vec<String> = found(&cluster, &split).into_iter().map(|(name, _)| name).collect();
-    // Of "Old Notes" the word before the blank; parts references a table of the keyspace itself, which is refused as before.
+    // The name "Old Notes" is cut at its blank. The table parts references a table of the keyspace itself,
+    // and is refused as before.
     let wanted = [
         "billing.extra",
         "other.bits",
@@ -94,7 +95,8 @@ fn a_table_that_nobody_registered_is_named_until_it_is() {
     let direct = split.findings().unwrap();
     let parts = "foreign keys from other tables: public.parts references public.items";
     assert!(direct.iter().any(|finding| finding.contains(parts)), "{direct:#?}");
-    // Refused before anything moves; then as the hints say, all but the ones that are to move.
+    // The split is refused before anything moves. Then the hints are followed, except for the tables that are
+    // to move.
     let refused = split.run(|_| ()).unwrap_err().to_string();
     assert!(refused.contains(CHECK), "{refused}");
     by_owner(&cluster, 0, "DROP TABLE dust, other.bits, parts, child");
@@ -104,13 +106,13 @@ fn a_table_that_nobody_registered_is_named_until_it_is() {
     }
     let left = found(&cluster, &split);
     assert!(matches!(left.as_slice(), [(name, _)] if name == "public.notes"), "{left:?}");
-    // A plan has the tables of its moment: what is to move, too, is added in between.
+    // A plan has the tables of the moment when it was made. Another table that is to move is added after a rollback.
     by_owner(&cluster, 1, "CREATE TABLE notes (tenant text, id int, PRIMARY KEY (tenant, id))");
     by_owner(&cluster, 0, "INSERT INTO notes VALUES ('moves', 1), ('stays', 1)");
     split.call("rollback").unwrap();
     split.wait("rolled_back", LIMIT).unwrap();
     master.batch_execute(left[0].1.split(" makes its").next().unwrap()).unwrap();
-    // The views over it are the source's alone.
+    // The source alone has the views over it.
     split.accept_remarks().unwrap();
     split.run(|_| ()).unwrap();
     let notes = "SELECT count(*) FROM notes WHERE tenant = 'moves'";
@@ -121,7 +123,7 @@ fn a_table_that_nobody_registered_is_named_until_it_is() {
     assert_eq!(here, 0);
 }
 
-/// What comes while a split runs is found before its cutover decides, and before its end deletes.
+/// A table that is created while a split runs is found before the cutover decides, and before finish deletes.
 #[test]
 fn a_table_that_comes_meanwhile_stops_the_cutover_and_the_finish() {
     let cluster = cluster(&[]);
@@ -142,7 +144,7 @@ fn a_table_that_comes_meanwhile_stops_the_cutover_and_the_finish() {
         "{refused}"
     );
     assert_eq!(master.query_one(routed, &[]).unwrap().get::<_, String>(0), "shard_a");
-    // Sharded it would be a table of the plan, which has begun; what stays where it is concerns no plan.
+    // A sharded table would belong to the plan, which has begun. A table that stays concerns no plan.
     let sharded = master.batch_execute("SELECT shard_table_add('notes', 'tenant')").unwrap_err();
     assert_eq!(sharded.code().unwrap().code(), "55006", "{sharded}");
     master.batch_execute("SELECT shard_table_add('notes', NULL, 'default', policy => 'global')").unwrap();

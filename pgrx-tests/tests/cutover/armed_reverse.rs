@@ -1,5 +1,5 @@
-//! Which reverse splits that rest on a shard are taken away from it: those that nobody knows any more. And
-//! what one does whose queue has become full while it rested.
+//! Armed reverse splits on a shard are removed if no master knows them any more. Another test covers an armed
+//! reverse split whose queue has become full.
 
 use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE, OWNER};
 use shardmaster_tests::fixture::{
@@ -15,7 +15,7 @@ fn reverse<'a>(cluster: &'a Cluster, split: &Split<'_>) -> Split<'a> {
     Split::of(cluster, cluster.superuser().unwrap().query_one(query, &[&split.id]).unwrap().get(0))
 }
 
-/// The reverse split of a reverse split is found where the latter rests, too, and by the same secret.
+/// The reverse split of a reverse split is found where the latter is armed, by the same secret.
 #[test]
 #[ignore = "make test-all: schemas of one database; make test has one_that_was_forgotten_goes_with_the_next_one"]
 fn schemas_of_one_database_keep_theirs() {
@@ -48,7 +48,7 @@ fn schemas_of_one_database_keep_theirs() {
     split.finish(LIMIT).unwrap();
 }
 
-/// The numbers of reverse splits that rest on the target.
+/// Returns the numbers of the armed reverse splits on the target.
 fn resting(cluster: &Cluster) -> Vec<i64> {
     let mut target = cluster.servers[1].superuser(DATABASE).unwrap();
     let known = "SELECT to_regclass('shardmaster_agent.side') IS NOT NULL";
@@ -60,13 +60,13 @@ fn resting(cluster: &Cluster) -> Vec<i64> {
     rows.iter().map(|row| row.get(0)).collect()
 }
 
-/// Triggers of a split on the target.
+/// Counts the triggers of a split on the target.
 fn captures(cluster: &Cluster, split: i64) -> i64 {
     let query = format!("SELECT count(*) FROM pg_trigger WHERE tgname LIKE '00\\_shardmaster\\_{split}\\_%'");
     cluster.servers[1].superuser(DATABASE).unwrap().query_one(&query, &[]).unwrap().get(0)
 }
 
-/// The master as it was before it had planned them, with numbers that it gives anew.
+/// Restores the master to its state before it had planned the splits. It then assigns the same numbers again.
 fn forget(cluster: &Cluster, back: i64) {
     let forget = ["split_event", "split_key", "split_table", "split_progress", "split_ledger"]
         .map(|table| format!("DELETE FROM shardmaster.{table} WHERE split_id = {back};"))
@@ -90,7 +90,7 @@ fn one_that_a_restored_master_has_forgotten_goes_with_its_split() {
     finished(&Split::plan(&cluster, "shard_b", "shard_a", &["moves"]).unwrap());
 }
 
-/// It is planned anew, with another number.
+/// It is planned again, with another number.
 #[test]
 fn one_that_was_forgotten_goes_with_the_next_one() {
     let cluster = fixture::cluster(&[ON, "shardmaster.queue_max_size = '1GB'"]);
@@ -102,7 +102,7 @@ fn one_that_was_forgotten_goes_with_the_next_one() {
     assert_eq!(resting(&cluster), [forgotten]);
     forget(&cluster, forgotten);
     cluster.superuser().unwrap().batch_execute("SELECT nextval('shardmaster.split_plan_id_seq')").unwrap();
-    // Its worker begins again.
+    // Its worker starts over.
     let end = "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE backend_type LIKE 'shardmaster split %'";
     cluster.superuser().unwrap().batch_execute(end).unwrap();
     cluster.fault("").unwrap();
@@ -113,7 +113,7 @@ fn one_that_was_forgotten_goes_with_the_next_one() {
     finished(&split);
 }
 
-/// A small queue, and enough rows to fill it.
+/// Makes a cluster with a small queue, and with enough rows to fill it.
 fn soon_full() -> Cluster {
     let cluster = cluster_of(
         &["shardmaster.queue_max_size = '1MB'"],
@@ -126,10 +126,10 @@ fn soon_full() -> Cluster {
 
 const FILLS: &str = "UPDATE items SET val = 'new' WHERE tenant = 'moves' AND id > 10000";
 
-/// A row that the target has lost, as if its change had never been carried over.
+/// Changes a row on the target, as if a change of it had never been applied.
 const LOST: &str = "UPDATE items SET val = 'lost' WHERE tenant = 'moves' AND id = 100";
 
-/// One that has to copy all would replace rows that are right by others, and nobody has looked.
+/// A reverse split that has to copy everything would replace correct rows by others that nobody has compared.
 #[test]
 #[ignore = "make test-all: a full queue; make test has cutover::reverse_disrupted::a_table_that_is_copied_again_was_compared_first"]
 fn one_that_was_full_replaces_no_row_that_nobody_has_compared() {
@@ -144,7 +144,7 @@ fn one_that_was_full_replaces_no_row_that_nobody_has_compared() {
     let unseen = "all rows of items on shard \"shard_a\" would be replaced by those of shard \"shard_b\", and were not compared";
     assert!(refused.contains(unseen) && refused.contains("the queue of changes was full"), "{refused}");
     assert_eq!(rows(&cluster, 0), right);
-    // Asked for as before it is refused again; the operator's word is needed, and is kept.
+    // Requested in the same way, it is refused again. It needs the operator's consent, which is kept.
     reverse(&cluster, &split);
     assert!(back.failure(LIMIT).unwrap().contains(unseen));
     assert_eq!(rows(&cluster, 0), right);
@@ -157,7 +157,7 @@ fn one_that_was_full_replaces_no_row_that_nobody_has_compared() {
     assert!(split.events().unwrap().contains("with a copy if needed"));
 }
 
-/// What was compared since the cutover may be replaced without a word of the operator.
+/// Rows that were compared since the cutover may be replaced without the operator's consent.
 #[test]
 #[ignore = "make test-all: one that was compared; make test has cutover::reverse_disrupted::a_table_that_is_copied_again_was_compared_first"]
 fn one_that_was_compared_before_it_was_full_is_copied() {
@@ -172,7 +172,7 @@ fn one_that_was_compared_before_it_was_full_is_copied() {
     assert_eq!(rows(&cluster, 0), expected);
 }
 
-/// One that has to copy all would replace rows that are right by those that were found to be others.
+/// A reverse split that has to copy everything would replace correct rows by rows that were found to differ.
 #[test]
 #[ignore = "make test-all: one that differs; make test has cutover::reverse_disrupted::a_table_that_is_copied_again_was_compared_first"]
 fn one_that_was_full_replaces_no_row_that_was_found_to_differ() {

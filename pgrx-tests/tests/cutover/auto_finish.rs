@@ -1,5 +1,4 @@
-//! Splits that are finished by themselves, once they are old or the queue of their reverse split is
-//! large enough.
+//! Splits that finish automatically, once they are old enough or the queue of their reverse split is large enough.
 
 use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE};
 use shardmaster_tests::fixture::{self, LIMIT, completed, plan, rows, to_pending};
@@ -18,7 +17,7 @@ fn waits_for(cluster: &Cluster, split: &Split<'_>) -> Option<String> {
     cluster.superuser().unwrap().query_one(query, &[&split.id]).unwrap().get(0)
 }
 
-/// Until both shards were looked at twice: what was seen of them is the master's by then.
+/// Waits until both shards were looked at twice, so that the master has recorded what was seen.
 fn watched_twice(cluster: &Cluster, split: &Split<'_>) {
     let mut master = cluster.superuser().unwrap();
     let query = "SELECT coalesce(watched_at, 'epoch')::text FROM shardmaster.split_plan WHERE id = $1";
@@ -76,7 +75,7 @@ fn a_split_settles_at_the_size_of_a_queue() {
     assert_eq!(rows(&cluster, 1), expected);
 }
 
-/// What a queue lacks that is full its reverse split would have to copy.
+/// The reverse split would have to copy the rows that a full queue lacks.
 #[test]
 #[ignore = "make test-all: a full queue; make test has a_split_settles_at_the_size_of_a_queue"]
 fn a_full_queue_is_large_enough() {
@@ -93,7 +92,7 @@ fn a_full_queue_is_large_enough() {
     assert_eq!(rows(&cluster, 1), expected);
 }
 
-/// Nobody renews the lease of a queue that rests: whoever looks at the target tells it.
+/// Nobody renews the lease of an idle queue. The worker that looks at the target passes the new limit on.
 #[test]
 #[ignore = "make test-all: a limit that changes; make test has a_split_settles_at_the_size_of_a_queue"]
 fn another_limit_reaches_a_queue_that_rests() {
@@ -109,7 +108,7 @@ fn another_limit_reaches_a_queue_that_rests() {
     assert_eq!(limit(), 7 << 20);
 }
 
-/// Its target was restored to a time before the split's start, as far as the reverse split goes.
+/// The target was restored to a time before the split's start, as far as the reverse split is concerned.
 #[test]
 #[ignore = "make test-all: a target that was set back; make test has a_split_settles_at_the_size_of_a_queue"]
 fn a_way_back_that_is_gone_is_not_measured() {
@@ -134,11 +133,11 @@ fn whoever_goes_back_does_not_settle() {
         let error = settle_for(&cluster, &split, wrong).unwrap_err();
         assert_eq!(error.code().unwrap().code(), "22023", "{error}");
     }
-    // Nothing that can be written as an interval is a moment beyond all times.
+    // Even the largest interval must not lead to a moment beyond all times.
     settle_for(&cluster, &split, "after => '170000000 years'").unwrap();
     watched_twice(&cluster, &split);
     settle_for(&cluster, &split, "after => NULL").unwrap();
-    // Its shards are looked at now and then.
+    // The worker looks at its shards now and then.
     wait::until("what it waits for", LIMIT, || {
         let waits = waits_for(&cluster, &split);
         Ok((waits.as_deref() == Some("waiting for shard_split_finish")).then_some(()))
@@ -161,7 +160,7 @@ fn whoever_goes_back_does_not_settle() {
     assert_eq!(rows(&cluster, 0), expected);
 }
 
-/// While its shard was asked for the size of a queue, its operator has named an age instead.
+/// While the shard was asked for the size of a queue, the operator has set an age instead.
 #[test]
 #[ignore = "make test-all: another word meanwhile; make test has a_split_settles_at_the_size_of_a_queue"]
 fn what_is_said_later_counts() {
@@ -187,7 +186,7 @@ fn what_is_said_later_counts() {
     assert!(!rows(&cluster, 0).is_empty());
 }
 
-/// Its end would be refused, and its reverse split would be gone by then.
+/// Finish would be refused, and the reverse split would be gone by then.
 #[test]
 #[ignore = "make test-all: rows that differ; make test has split::concurrent_verify::what_was_found_to_differ_is_not_finished_once_the_log_is_full"]
 fn a_split_whose_rows_differ_does_not_settle() {
@@ -216,7 +215,7 @@ fn a_split_whose_rows_differ_does_not_settle() {
     );
     assert!(!rows(&cluster, 0).is_empty());
     write(&cluster, "id = 10");
-    // A client has written that row.
+    // A client has written this row.
     split.call("verify").unwrap();
     split.wait("finished", LIMIT).unwrap();
     assert!(rows(&cluster, 0).is_empty());

@@ -1,25 +1,26 @@
-//! Servers that hang, links that go silent, targets that do not come back: writers of a
-//! healthy source are served, or told to retry, within the deadline of a cutover; what an
-//! operator asks for is done, or he is told what it waits for.
+//! Servers that hang, links that fall silent, targets that do not come back: writers of a healthy source are
+//! served, or told to retry, within the deadline of a cutover. An operator's request is carried out, or the
+//! operator is told what it waits for.
 
 use shardmaster_tests::cluster::{CLIENT, DATABASE, MOVER};
 use shardmaster_tests::fixture::{
     LIMIT, client, cut_over_and_compare, plan, rows, source, state_of, to_pending,
 };
 use shardmaster_tests::relay::Relay;
+use shardmaster_tests::relayed_cluster::{
+    GRACE, RelayedCluster, TIMEOUT, given_up, interrupt, is_routed_back, writes_within,
+};
 use shardmaster_tests::server::Stop;
 use shardmaster_tests::split::Split;
-use shardmaster_tests::stage::{GRACE, Stage, TIMEOUT, given_up, interrupt, is_routed_back, writes_within};
 use shardmaster_tests::wait;
 use std::time::{Duration, Instant};
 
-/// At each of these the source is fenced, or about to be, and the target is still needed
-/// for the decision.
+/// At each of these points the source is fenced, or about to be, and the target is still needed for the decision.
 const POINTS: [&str; 4] = ["cutover_disabled", "cutover_locked", "cutover_fenced", "cutover_applied"];
 
 #[test]
 fn a_target_that_hangs_in_the_cutover_keeps_no_writer_out() {
-    let stage = Stage::new(&[]);
+    let stage = RelayedCluster::new(&[]);
     let split = plan(&stage.cluster);
     to_pending(&split);
     let mut writer = client(&stage.cluster);
@@ -30,7 +31,7 @@ fn a_target_that_hangs_in_the_cutover_keeps_no_writer_out() {
         assert!(is_routed_back(&stage.cluster), "{point}");
         stage.cluster.servers[1].wake().unwrap();
         split.wait_settled(LIMIT).unwrap();
-        // Nobody asked again.
+        // Nobody has requested the cutover again.
         assert_eq!(split.phase().unwrap(), "cutover_pending", "{point}");
     }
     cut_over_and_compare(&stage.cluster, &split);
@@ -39,7 +40,7 @@ fn a_target_that_hangs_in_the_cutover_keeps_no_writer_out() {
 #[test]
 #[ignore = "make test-all: a target that ends; make test has a_target_that_hangs_in_the_cutover_keeps_no_writer_out"]
 fn a_target_that_is_gone_in_the_cutover_keeps_no_writer_out() {
-    let mut stage = Stage::new(&[]);
+    let mut stage = RelayedCluster::new(&[]);
     {
         let split = plan(&stage.cluster);
         to_pending(&split);
@@ -48,7 +49,7 @@ fn a_target_that_is_gone_in_the_cutover_keeps_no_writer_out() {
         writes_within(&mut client(&stage.cluster), TIMEOUT + GRACE);
         given_up(&split);
     }
-    // It does not come back: the operator goes back without it.
+    // The target does not come back, so the operator rolls back without it.
     stage.cluster.servers[1].stop(Stop::Immediate).unwrap();
     let split = Split::of(&stage.cluster, 1);
     split.call("rollback").unwrap();
@@ -62,7 +63,7 @@ fn a_target_that_is_gone_in_the_cutover_keeps_no_writer_out() {
     split.wait("rolled_back", LIMIT).unwrap();
     let left = "SELECT count(*) FROM pg_namespace WHERE nspname = 'shardmaster_agent'";
     assert_eq!(source(&stage.cluster).query_one(left, &[]).unwrap().get::<_, i64>(0), 0);
-    // What it holds is known, should it come back.
+    // The ledger still lists what the target has, in case it comes back.
     let open = "SELECT count(*) FROM shardmaster.split_ledger WHERE removed_at IS NULL AND side = 'target'";
     assert_eq!(master.query_one(open, &[]).unwrap().get::<_, i64>(0), 1);
     stage.cluster.servers[1].run().unwrap();
@@ -70,16 +71,16 @@ fn a_target_that_is_gone_in_the_cutover_keeps_no_writer_out() {
     master.execute("SELECT * FROM shard_cleanup('shard_b')", &[]).unwrap();
     let mut target = stage.cluster.servers[1].superuser(DATABASE).unwrap();
     assert_eq!(target.query_one(left, &[]).unwrap().get::<_, i64>(0), 0);
-    // And it is no longer told that something is there.
+    // The guards are no longer listed.
     let told = "SELECT count(*) FROM shard_guards()";
     assert_eq!(master.query_one(told, &[]).unwrap().get::<_, i64>(0), 0);
 }
 
-/// The decision is made, and the source does not come back: the target opens without it.
+/// The decision is made, and the source does not come back. The target opens without it.
 #[test]
 #[ignore = "make test-all: one moment; make test has faults::disasters::the_source_is_gone"]
 fn a_source_that_is_gone_after_the_decision_keeps_nobody_out() {
-    let mut stage = Stage::new(&[]);
+    let mut stage = RelayedCluster::new(&[]);
     let before = {
         let split = plan(&stage.cluster);
         to_pending(&split);
@@ -98,7 +99,7 @@ fn a_source_that_is_gone_after_the_decision_keeps_nobody_out() {
     assert_eq!(rows(&stage.cluster, 1), before);
     let mut target = stage.cluster.servers[1].connect(DATABASE, CLIENT).unwrap();
     target.batch_execute("UPDATE items SET val = 'new' WHERE tenant = 'moves'").unwrap();
-    // Back after all: nothing was deleted there, and what is left is taken away.
+    // The source is back after all. Nothing was deleted there, and the rest is cleaned up.
     stage.cluster.servers[0].run().unwrap();
     assert_eq!(rows(&stage.cluster, 0), before);
     master.execute("SELECT * FROM shard_cleanup('shard_a')", &[]).unwrap();
@@ -108,7 +109,7 @@ fn a_source_that_is_gone_after_the_decision_keeps_nobody_out() {
 
 #[test]
 fn a_link_that_falls_silent_keeps_no_writer_out() {
-    let stage = Stage::new(&[]);
+    let stage = RelayedCluster::new(&[]);
     let split = plan(&stage.cluster);
     to_pending(&split);
     let mut writer = client(&stage.cluster);
@@ -122,21 +123,21 @@ fn a_link_that_falls_silent_keeps_no_writer_out() {
     cut_over_and_compare(&stage.cluster, &split);
 }
 
-/// The source itself lives, and only the way to it is gone: the fence ends by itself.
+/// The source itself lives, and only the link to it is gone. The fence ends by itself.
 #[test]
 #[ignore = "make test-all: a fence without its worker; make test has a_link_that_falls_silent_keeps_no_writer_out"]
 fn a_source_out_of_reach_of_its_worker_serves_its_writers() {
-    let stage = Stage::new(&[]);
+    let stage = RelayedCluster::new(&[]);
     let split = plan(&stage.cluster);
     to_pending(&split);
     let mut writer = client(&stage.cluster);
-    // Behind the lock, before the state: the fence alone stands between.
+    // This is after the lock and before the state, so only the fence keeps writers out.
     interrupt(&split, &stage.cluster, "cutover_locked", || stage.source.silence());
     writes_within(&mut writer, TIMEOUT + GRACE);
     stage.source.mend();
     given_up(&split);
     split.wait_settled(LIMIT).unwrap();
-    // Behind the state: writers are told to retry, and do not wait.
+    // This is after the state, so writers are told to retry and do not wait.
     interrupt(&split, &stage.cluster, "cutover_fenced", || stage.source.silence());
     let began = Instant::now();
     let answer = writer.batch_execute("UPDATE items SET val = 'x' WHERE tenant = 'moves' AND id = 4");
@@ -153,7 +154,7 @@ fn a_source_out_of_reach_of_its_worker_serves_its_writers() {
 #[test]
 #[ignore = "make test-all: one connection of several; make test has a_link_that_falls_silent_keeps_no_writer_out"]
 fn one_connection_lost_without_a_word_keeps_no_writer_out() {
-    let stage = Stage::new(&[]);
+    let stage = RelayedCluster::new(&[]);
     let split = plan(&stage.cluster);
     to_pending(&split);
     let mut writer = client(&stage.cluster);
@@ -175,7 +176,7 @@ fn one_connection_lost_without_a_word_keeps_no_writer_out() {
 #[test]
 #[ignore = "make test-all: a pause; make test has cutover::interrupted::an_open_transaction_on_the_master_keeps_no_writer_out"]
 fn a_pause_holds_nobody_back_when_a_cutover_is_given_up() {
-    let stage = Stage::new(&[]);
+    let stage = RelayedCluster::new(&[]);
     let split = plan(&stage.cluster);
     to_pending(&split);
     interrupt(&split, &stage.cluster, "cutover_fenced", || {
@@ -191,18 +192,18 @@ fn a_pause_holds_nobody_back_when_a_cutover_is_given_up() {
     cut_over_and_compare(&stage.cluster, &split);
 }
 
-/// Another run of the master than the one that noted that it may decide cannot know
-/// whether it has: it asks the target.
+/// A later run of the master cannot know whether the run that noted a possible decision has decided. It asks
+/// the target.
 #[test]
 #[ignore = "make test-all: another run of the master; make test has masters::failover::a_decision_that_the_master_lost_is_adopted"]
 fn a_master_that_may_have_forgotten_asks_the_target() {
-    let mut stage = Stage::new(&[]);
+    let mut stage = RelayedCluster::new(&[]);
     {
         let split = plan(&stage.cluster);
         to_pending(&split);
         interrupt(&split, &stage.cluster, "cutover_applied", || stage.target.cut());
     }
-    // What its worker may do in between: it does not get on without the target.
+    // The worker may do something in between, but makes no progress without the target.
     stage.cluster.master.restart(Stop::Immediate).unwrap();
     let split = Split::of(&stage.cluster, 1);
     let state = "SELECT state FROM shardmaster_agent.side";
@@ -223,11 +224,11 @@ fn a_master_that_may_have_forgotten_asks_the_target() {
     assert!(is("capture"));
 }
 
-/// Twenty milliseconds each way, and changes all the time.
+/// The line takes twenty milliseconds in each direction, and rows change all the time.
 #[test]
 #[ignore = "make test-all: a long line without load; make test has faults::networks::splits_go_over_long_lines_under_load"]
 fn a_distant_target_is_caught_up() {
-    let stage = Stage::new(&["shardmaster.cutover_timeout = '20s'"]);
+    let stage = RelayedCluster::new(&["shardmaster.cutover_timeout = '20s'"]);
     stage.source.delay(Duration::from_millis(20));
     stage.target.delay(Duration::from_millis(20));
     let split = plan(&stage.cluster);
@@ -242,11 +243,10 @@ fn a_distant_target_is_caught_up() {
     cut_over_and_compare(&stage.cluster, &split);
 }
 
-/// A row that takes longer to bring over than writers should wait is brought over without
-/// them.
+/// If a row takes longer to copy than writers should wait, it is copied before the fence.
 #[test]
 fn a_big_row_changed_before_the_fence_gives_the_cutover_up() {
-    let stage = Stage::new(&["shardmaster.cutover_max_size = '1MB'"]);
+    let stage = RelayedCluster::new(&["shardmaster.cutover_max_size = '1MB'"]);
     let split = plan(&stage.cluster);
     to_pending(&split);
     let mut writer = client(&stage.cluster);
@@ -265,10 +265,10 @@ fn a_big_row_changed_before_the_fence_gives_the_cutover_up() {
     cut_over_and_compare(&stage.cluster, &split);
 }
 
-/// Two hosts, of which the first takes connections and says nothing.
+/// Of two hosts, the first accepts connections and says nothing.
 #[test]
 fn a_silent_host_is_passed_over() {
-    let stage = Stage::new(&["shardmaster.remote_timeout = '3s'"]);
+    let stage = RelayedCluster::new(&["shardmaster.remote_timeout = '3s'"]);
     let silent = Relay::before(&stage.cluster.master).unwrap();
     silent.silence();
     let host = |conninfo: String| conninfo.split_whitespace().next().unwrap_or_default().replace("host=", "");
@@ -286,10 +286,10 @@ fn a_silent_host_is_passed_over() {
     assert_eq!(plan(&stage.cluster).findings().unwrap(), [""; 0]);
 }
 
-/// Nothing of ours is left in the session of a writer.
+/// A writer's session has nothing of ours in it.
 #[test]
 fn a_writer_finds_its_own_last_value() {
-    let stage = Stage::new(&[]);
+    let stage = RelayedCluster::new(&[]);
     for server in &stage.cluster.servers {
         let mut owner = server.superuser(DATABASE).unwrap();
         owner.batch_execute("CREATE SEQUENCE numbers; GRANT USAGE ON SEQUENCE numbers TO PUBLIC").unwrap();
@@ -308,11 +308,11 @@ fn a_writer_finds_its_own_last_value() {
     cut_over_and_compare(&stage.cluster, &split);
 }
 
-/// A key or a shard-by column that gets another name breaks no writer.
+/// Renaming a key or the shard-by column breaks no writer.
 #[test]
 #[ignore = "make test-all: the same while a split runs; make test has routing::redirects::a_renamed_column_breaks_no_writer"]
 fn a_renamed_column_breaks_no_writer() {
-    let stage = Stage::new(&[]);
+    let stage = RelayedCluster::new(&[]);
     let split = plan(&stage.cluster);
     to_pending(&split);
     let mut writer = client(&stage.cluster);
@@ -334,13 +334,12 @@ fn a_renamed_column_breaks_no_writer() {
     cut_over_and_compare(&stage.cluster, &split);
 }
 
-/// A copy that has to start again does so as a copy, not in the pauses between attempts at a
-/// cutover.
+/// A copy that has to start again does so as a copy, and not in the pauses between two attempts at a cutover.
 #[test]
 #[ignore = "make test-all: the cutover first; make test has split::protocol::a_queue_past_its_lease_starts_the_copy_again"]
 fn a_copy_that_starts_again_gives_the_cutover_up() {
-    // Many steps for one copy.
-    let stage = Stage::new(&["shardmaster.step_time = '10ms'"]);
+    // The copy takes many steps.
+    let stage = RelayedCluster::new(&["shardmaster.step_time = '10ms'"]);
     let more = "INSERT INTO items SELECT 'moves', i, repeat('x', 500), i FROM generate_series(1000, 10000) i; ANALYZE items";
     source(&stage.cluster).batch_execute(more).unwrap();
     let split = plan(&stage.cluster);
@@ -354,13 +353,13 @@ fn a_copy_that_starts_again_gives_the_cutover_up() {
     cut_over_and_compare(&stage.cluster, &split);
 }
 
-/// A transaction that has drawn from a sequence of the target keeps it from being raised: it
-/// is named, and others who draw do not wait behind us. One that is far enough ahead needs
-/// nobody.
+/// A transaction that has drawn from a sequence of the target prevents it from being raised. The transaction
+/// is named, and others that draw do not queue behind us. A sequence that is far enough ahead need not be
+/// raised.
 #[test]
 #[ignore = "make test-all: the target's sequences; make test has sequences::advance::numbers_that_are_drawn_behind_the_fence_are_not_given_out_again"]
 fn a_sequence_in_use_on_the_target_is_named_or_left_alone() {
-    let stage = Stage::new(&[]);
+    let stage = RelayedCluster::new(&[]);
     number_codes(&stage);
     let split = plan(&stage.cluster);
     to_pending(&split);
@@ -381,11 +380,11 @@ fn a_sequence_in_use_on_the_target_is_named_or_left_alone() {
     target.batch_execute("COMMIT").unwrap();
 }
 
-/// Short transactions that draw from it are waited for, while nobody is kept out yet.
+/// The cutover waits for short transactions that draw from a sequence, before it keeps any client out.
 #[test]
 #[ignore = "make test-all: who draws from a sequence; make test has sequences::advance::numbers_that_are_drawn_behind_the_fence_are_not_given_out_again"]
 fn a_cutover_waits_for_who_has_drawn_from_a_sequence() {
-    let stage = Stage::new(&["shardmaster.cutover_timeout = '30s'"]);
+    let stage = RelayedCluster::new(&["shardmaster.cutover_timeout = '30s'"]);
     number_codes(&stage);
     let split = plan(&stage.cluster);
     to_pending(&split);
@@ -404,8 +403,8 @@ fn a_cutover_waits_for_who_has_drawn_from_a_sequence() {
     assert_eq!(rows(&stage.cluster, 0), rows(&stage.cluster, 1));
 }
 
-/// Both sides number one column.
-fn number_codes(stage: &Stage) {
+/// Both sides number one column by a sequence.
+fn number_codes(stage: &RelayedCluster) {
     for server in &stage.cluster.servers {
         server
             .superuser(DATABASE)
@@ -419,11 +418,11 @@ fn number_codes(stage: &Stage) {
     }
 }
 
-/// What a rolled back split needs that runs again is not an orphan.
+/// Cleanup does not remove what a rolled back split that runs again needs.
 #[test]
 #[ignore = "make test-all: a plan that runs again; make test has check::refusals::a_new_master_cleans_up_after_a_lost_one"]
 fn cleanup_leaves_a_split_alone_that_runs_again() {
-    let stage = Stage::new(&[]);
+    let stage = RelayedCluster::new(&[]);
     let split = plan(&stage.cluster);
     to_pending(&split);
     split.call("rollback").unwrap();
@@ -441,11 +440,11 @@ fn cleanup_leaves_a_split_alone_that_runs_again() {
     cut_over_and_compare(&stage.cluster, &split);
 }
 
-/// A worker that a machine has held up past its deadline blames no shard that is well.
+/// A worker that the machine has delayed past its deadline blames no healthy shard.
 #[test]
 #[ignore = "make test-all: what a late worker says; make test has a_target_that_hangs_in_the_cutover_keeps_no_writer_out"]
 fn a_worker_that_comes_too_late_says_so() {
-    let stage = Stage::new(&[]);
+    let stage = RelayedCluster::new(&[]);
     let split = plan(&stage.cluster);
     to_pending(&split);
     interrupt(&split, &stage.cluster, "cutover_locked", || {
@@ -463,13 +462,13 @@ fn a_worker_that_comes_too_late_says_so() {
     cut_over_and_compare(&stage.cluster, &split);
 }
 
-/// A rollback that waits for a target which takes connections and says nothing, until its
-/// operator says that it is lost.
+/// A rollback waits for a target that accepts connections and says nothing, until the operator says that the
+/// target is lost.
 #[test]
 #[ignore = "make test-all: a target that takes connections; make test has faults::lost_shard::a_lost_target_is_not_waited_for_in_a_statement"]
 fn a_lost_target_is_not_connected_to_any_longer() {
-    // No step is under way as the line falls silent: its worker would wait for that first.
-    let stage = Stage::new(&["shardmaster.tail_interval = '60s'"]);
+    // No step is running when the line falls silent. Otherwise the worker would wait for the step first.
+    let stage = RelayedCluster::new(&["shardmaster.tail_interval = '60s'"]);
     let split = plan(&stage.cluster);
     to_pending(&split);
     let mut master = stage.cluster.superuser().unwrap();
@@ -485,11 +484,11 @@ fn a_lost_target_is_not_connected_to_any_longer() {
     assert!(began.elapsed() < Duration::from_secs(8), "{:?}", began.elapsed());
 }
 
-/// A cutover that is asked for in the very step which finds that the copy starts again.
+/// The cutover is requested during the step that finds that the copy starts again.
 #[test]
 #[ignore = "make test-all: a copy that starts again; make test has split::protocol::a_queue_past_its_lease_starts_the_copy_again"]
 fn a_cutover_asked_for_as_the_copy_starts_again_is_given_up_by_name() {
-    let stage = Stage::new(&["shardmaster.step_time = '10ms'"]);
+    let stage = RelayedCluster::new(&["shardmaster.step_time = '10ms'"]);
     let more = "INSERT INTO items SELECT 'moves', i, repeat('x', 500), i FROM generate_series(1000, 10000) i; ANALYZE items";
     source(&stage.cluster).batch_execute(more).unwrap();
     let split = plan(&stage.cluster);

@@ -1,23 +1,23 @@
-//! Behind the decision of a cutover the keys lead to a target that is still closed: nobody's
-//! lock and nothing that is wrong keeps it so for longer than it lasts.
+//! After the decision of a cutover the keys are routed to a target that is still closed. No lock and no error
+//! keeps it closed for longer than it lasts.
 
 use postgres::Client;
 use shardmaster_tests::cluster::{CLIENT, DATABASE};
 use shardmaster_tests::env::at_most;
 use shardmaster_tests::fixture::{LIMIT, plan, rows, source, state_of, to_pending};
+use shardmaster_tests::relayed_cluster::{GRACE, RelayedCluster, TIMEOUT, terminate, writes_within};
 use shardmaster_tests::server::Stop;
 use shardmaster_tests::split::Split;
-use shardmaster_tests::stage::{GRACE, Stage, TIMEOUT, terminate, writes_within};
 use shardmaster_tests::wait;
 use std::thread::JoinHandle;
 
-/// A client of the moving keys where they are from the decision on.
-fn client_there(stage: &Stage) -> Client {
+/// Opens a client's session on the shard to which the keys are routed after the decision.
+fn client_there(stage: &RelayedCluster) -> Client {
     stage.cluster.servers[1].connect(DATABASE, CLIENT).unwrap()
 }
 
-/// The decision is made, and its worker holds.
-fn decided(stage: &Stage) -> Split<'_> {
+/// Returns a split that has decided and whose worker holds.
+fn decided(stage: &RelayedCluster) -> Split<'_> {
     let split = plan(&stage.cluster);
     to_pending(&split);
     stage.cluster.hold("cutover_decided").unwrap();
@@ -26,8 +26,8 @@ fn decided(stage: &Stage) -> Split<'_> {
     split
 }
 
-/// Somebody wants the source's table for himself, and has it as soon as the worker is gone.
-fn lock_behind_the_worker(stage: &Stage) -> JoinHandle<Client> {
+/// Another session requests a lock on the source's table, and gets it as soon as the worker is gone.
+fn lock_behind_the_worker(stage: &RelayedCluster) -> JoinHandle<Client> {
     let mut other = source(&stage.cluster);
     let locks = std::thread::spawn(move || {
         other.batch_execute("BEGIN; LOCK TABLE items IN ACCESS EXCLUSIVE MODE").unwrap();
@@ -38,11 +38,11 @@ fn lock_behind_the_worker(stage: &Stage) -> JoinHandle<Client> {
     locks
 }
 
-/// The rows are all there, and the target opens without another look at the source's.
+/// All rows are on the target, so it opens without another look at the source's.
 #[test]
 fn a_lock_on_the_source_keeps_nobody_out_whose_worker_has_ended() {
     for point in ["cutover_decided", "cutover_opened"].into_iter().take(at_most(1)) {
-        let stage = Stage::new(&[]);
+        let stage = RelayedCluster::new(&[]);
         let before = rows(&stage.cluster, 0);
         let split = decided(&stage);
         stage.cluster.hold(point).unwrap();
@@ -55,7 +55,7 @@ fn a_lock_on_the_source_keeps_nobody_out_whose_worker_has_ended() {
         writes_within(&mut client_there(&stage), TIMEOUT + GRACE);
         split.wait("completed", TIMEOUT + GRACE).unwrap();
         owner.batch_execute("ROLLBACK").unwrap();
-        // And the source was told.
+        // The source was told as well.
         let stale = "UPDATE items SET val = 'x' WHERE tenant = 'moves' AND id = 4";
         assert_eq!(state_of(&source(&stage.cluster).batch_execute(stale).unwrap_err()), "SM001", "{point}");
         split.finish(LIMIT).unwrap();
@@ -63,11 +63,11 @@ fn a_lock_on_the_source_keeps_nobody_out_whose_worker_has_ended() {
     }
 }
 
-/// The same for who has the plan's row on the master.
+/// Another session holds a lock on the plan's row on the master.
 #[test]
 #[ignore = "make test-all: after the decision; make test has cutover::interrupted::an_open_transaction_on_the_master_keeps_no_writer_out"]
 fn an_open_transaction_on_the_master_keeps_nobody_out_behind_the_decision() {
-    let stage = Stage::new(&[]);
+    let stage = RelayedCluster::new(&[]);
     let split = decided(&stage);
     let mut other = stage.cluster.superuser().unwrap();
     other.batch_execute("BEGIN; SELECT FROM shardmaster.split_plan FOR UPDATE").unwrap();
@@ -83,13 +83,13 @@ fn an_open_transaction_on_the_master_keeps_nobody_out_behind_the_decision() {
     split.wait("completed", LIMIT).unwrap();
 }
 
-/// A step that was announced and not committed: whether the target has all of it, only another
-/// step can say, and it finds something wrong. Its worker goes on looking, says why, and opens
-/// the target when that is mended, without a call.
+/// A step was announced and not committed. Only another step can tell whether the target has all of it, and
+/// that step finds an error. The worker keeps trying, reports the error, and opens the target when it is
+/// fixed, without a call.
 #[test]
 #[ignore = "make test-all: an error after the decision; make test has a_lock_on_the_source_keeps_nobody_out_whose_worker_has_ended"]
 fn what_is_wrong_behind_the_decision_ends_no_worker() {
-    let stage = Stage::new(&[]);
+    let stage = RelayedCluster::new(&[]);
     let split = decided(&stage);
     let mut target = stage.cluster.servers[1].superuser(DATABASE).unwrap();
     let stray = "CREATE FUNCTION nothing() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END';
@@ -117,11 +117,11 @@ fn what_is_wrong_behind_the_decision_ends_no_worker() {
     split.wait("completed", LIMIT).unwrap();
 }
 
-/// A failover of the target takes a while: clients wait for no pause of the worker beyond it.
+/// A failover of the target takes a while. Clients do not wait for a pause of the worker after it.
 #[test]
 #[ignore = "make test-all: how soon it is opened; make test has faults::disasters::the_target_fails_over"]
 fn a_target_that_comes_back_is_opened_at_once() {
-    let mut stage = Stage::new(&[]);
+    let mut stage = RelayedCluster::new(&[]);
     let id = decided(&stage).id;
     stage.cluster.servers[1].stop(Stop::Kill).unwrap();
     stage.cluster.fault("").unwrap();
@@ -132,11 +132,11 @@ fn a_target_that_comes_back_is_opened_at_once() {
     Split::of(&stage.cluster, id).wait("completed", TIMEOUT).unwrap();
 }
 
-/// A copy that begins again while clients wait for it waits for nothing that an ordinary one does.
+/// A copy that starts again while clients wait is not slowed down by anything that limits an ordinary copy.
 #[test]
 #[ignore = "make test-all: limits of a copy; make test has a_lock_on_the_source_keeps_nobody_out_whose_worker_has_ended"]
 fn nothing_slows_a_copy_that_clients_wait_for() {
-    let stage = Stage::new(&[]);
+    let stage = RelayedCluster::new(&[]);
     let before = rows(&stage.cluster, 0);
     let split = decided(&stage);
     stage.cluster.set("shardmaster.throttle_query", "SELECT 'busy'").unwrap();
@@ -154,13 +154,13 @@ fn nothing_slows_a_copy_that_clients_wait_for() {
     assert_eq!(rows(&stage.cluster, 1).len(), before.len());
 }
 
-/// A source that took writes without its fence is asked, by steps.
+/// A source that took writes without its fence is asked for them by steps.
 #[test]
 #[ignore = "make test-all: a source that was opened; make test has a_fence_without_its_note_waits_for_who_came_in_before"]
 fn a_source_that_was_opened_behind_the_decision_is_looked_at_again() {
-    let stage = Stage::new(&[]);
+    let stage = RelayedCluster::new(&[]);
     let split = decided(&stage);
-    // What a standby that is promoted has forgotten.
+    // A promoted standby has lost this.
     let mut owner = source(&stage.cluster);
     owner
         .batch_execute(
@@ -175,11 +175,11 @@ fn a_source_that_was_opened_behind_the_decision_is_looked_at_again() {
     assert_eq!(rows(&stage.cluster, 1)[&6], "late 6");
 }
 
-/// A source that was set back to an attempt whose fence was lost says `fenced`, too; who came in
-/// before it said so is waited for, or his change would be on no side.
+/// A source that was set back to an attempt whose fence was lost also says `fenced`. The split waits for
+/// transactions that began before that, whose changes would otherwise be on no side.
 #[test]
 fn a_fence_without_its_note_waits_for_who_came_in_before() {
-    let stage = Stage::new(&[]);
+    let stage = RelayedCluster::new(&[]);
     let split = decided(&stage);
     let sessions = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE application_name LIKE 'shardmaster split%'";
     source(&stage.cluster).batch_execute(sessions).unwrap();

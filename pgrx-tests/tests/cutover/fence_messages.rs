@@ -1,4 +1,4 @@
-//! What a cutover costs while writers wait: messages to the shards, each of which is a way there and back.
+//! The messages to the shards while writers wait in a cutover. Each of them is a round trip.
 
 use shardmaster_tests::cluster::{CLIENT, Cluster};
 use shardmaster_tests::fixture::{LIMIT, client, cluster_of, plan, to_pending};
@@ -6,9 +6,10 @@ use shardmaster_tests::split::Split;
 
 const TABLES: &str = "CREATE TABLE items (tenant text, id int, val text, code int, PRIMARY KEY (tenant, id))";
 
-/// Of both shards from the moment when nobody is routed there any more to the one that lets writers go, by session.
-/// `SELECT 1` is asked of both where a worker was held up. Eight answers are waited for: others go beside them, as what the
-/// source gives away while the target is opened.
+/// The limit of messages to both shards, by session, from the moment when nobody is routed there any more
+/// until writers continue. A worker that was held up also sends `SELECT 1` to both. The worker waits for
+/// eight answers. Other messages are sent at the same time, such as the dropping of queue entries while the
+/// target is opened.
 const MOST: usize = 15;
 
 fn with_tables(count: usize) -> Cluster {
@@ -26,7 +27,7 @@ fn with_tables(count: usize) -> Cluster {
     cluster
 }
 
-/// What the split's sessions were asked, with its time, in their order.
+/// Returns the statements of the split's sessions, with their times, in order.
 fn asked(cluster: &Cluster, from: &[usize]) -> Vec<String> {
     let mut lines = Vec::new();
     for (server, from) in cluster.servers.iter().zip(from) {
@@ -52,7 +53,7 @@ fn asked(cluster: &Cluster, from: &[usize]) -> Vec<String> {
     lines
 }
 
-/// The last window has so many rows of each table.
+/// Makes a last window with `rows` rows of each table, and returns the statements after the fence.
 fn behind_the_fence(count: usize, rows: i64) -> Vec<String> {
     let cluster = with_tables(count);
     let split: Split<'_> = plan(&cluster);
@@ -87,12 +88,12 @@ fn a_fence_costs_no_message_more_for_more_tables() {
     let (one, many) = (behind_the_fence(1, 1), behind_the_fence(6, 1));
     assert_eq!(one.len(), many.len(), "{}\n---\n{}", one.join("\n"), many.join("\n"));
     assert!(one.len() <= MOST, "{}", one.join("\n"));
-    // Each of which would be waited for by itself.
+    // Each COPY would be a wait of its own.
     let copied: Vec<&String> = many.iter().filter(|line| line.contains("FROM STDIN")).collect();
     assert!(copied.is_empty(), "{copied:?}");
 }
 
-/// Over a long line many rows have changed since the last step.
+/// Over a long line, many rows have changed since the last step.
 #[test]
 #[ignore = "make test-all: a long line; make test has split::round_trips::a_fence_is_a_few_ways_to_each_side"]
 fn a_fence_costs_no_message_more_for_a_thousand_rows() {

@@ -1,23 +1,24 @@
-//! Cutovers whose worker or master ends, and masters that hold their workers up: with locks
-//! of somebody else, or with a synchronous standby that is away. Writers of the source wait for
-//! none of it longer than the deadline, and nothing begins anew that nobody expects.
+//! Cutovers whose worker or master ends, and masters that delay their workers: by locks of other sessions, or
+//! by a synchronous standby that is away. Writers of the source wait no longer than the deadline, and no
+//! cutover starts that nobody expects any more.
 
 use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE};
 use shardmaster_tests::env::at_most;
 use shardmaster_tests::fixture::{
     LIMIT, by_owner, client, cut_over_and_compare, plan, rows, source, state_of, to_pending,
 };
+use shardmaster_tests::relayed_cluster::{
+    GRACE, RelayedCluster, TIMEOUT, age_request, given_up, interrupt, is_routed_back, terminate,
+    writes_within,
+};
 use shardmaster_tests::server::{Server, Stop};
 use shardmaster_tests::split::Split;
-use shardmaster_tests::stage::{
-    GRACE, Stage, TIMEOUT, age_request, given_up, interrupt, is_routed_back, terminate, writes_within,
-};
 use shardmaster_tests::{standby, wait};
 
-/// Nobody expects at night what he has asked for in the afternoon.
+/// A cutover that was requested in the afternoon must not happen at night.
 #[test]
 fn a_cutover_that_was_interrupted_long_ago_is_not_begun_anew() {
-    let mut stage = Stage::new(&[]);
+    let mut stage = RelayedCluster::new(&[]);
     to_pending(&plan(&stage.cluster));
     for (point, restarts) in [
         ("cutover_fenced", false),
@@ -50,11 +51,11 @@ fn a_cutover_that_was_interrupted_long_ago_is_not_begun_anew() {
     cut_over_and_compare(&stage.cluster, &Split::of(&stage.cluster, 1));
 }
 
-/// What a cutover failed for before its worker ended is what its operator has to know.
+/// The operator has to know the error that a cutover had before its worker ended.
 #[test]
 #[ignore = "make test-all: what is told of it; make test has a_cutover_that_was_interrupted_long_ago_is_not_begun_anew"]
 fn an_interrupted_cutover_tells_what_it_had_met() {
-    let stage = Stage::new(&[]);
+    let stage = RelayedCluster::new(&[]);
     let cluster = &stage.cluster;
     let split = plan(cluster);
     to_pending(&split);
@@ -70,11 +71,11 @@ fn an_interrupted_cutover_tells_what_it_had_met() {
     cut_over_and_compare(cluster, &split);
 }
 
-/// One whose worker has just ended goes on; so does one that a pause has held back for long.
+/// A cutover whose worker has just ended continues. So does one that was paused for long.
 #[test]
 #[ignore = "make test-all: one that goes on; make test has faults::injection_points::the_worker_is_killed"]
 fn a_cutover_that_was_interrupted_just_now_goes_on() {
-    let stage = Stage::new(&["shardmaster.cutover_timeout = '60s'"]);
+    let stage = RelayedCluster::new(&["shardmaster.cutover_timeout = '60s'"]);
     let split = plan(&stage.cluster);
     to_pending(&split);
     interrupt(&split, &stage.cluster, "cutover_begin", || {
@@ -95,11 +96,11 @@ fn a_cutover_that_was_interrupted_just_now_goes_on() {
     split.wait("completed", LIMIT).unwrap();
 }
 
-/// A decision waits for nobody on the master past its deadline: neither for the plan's row nor
-/// for what assignments and placement lock.
+/// A decision waits on the master no longer than its deadline, neither for the plan's row nor for the locks
+/// of assignments and placement.
 #[test]
 fn an_open_transaction_on_the_master_keeps_no_writer_out() {
-    let stage = Stage::new(&[]);
+    let stage = RelayedCluster::new(&[]);
     let split = plan(&stage.cluster);
     to_pending(&split);
     let mut writer = client(&stage.cluster);
@@ -122,12 +123,12 @@ fn an_open_transaction_on_the_master_keeps_no_writer_out() {
     cut_over_and_compare(&stage.cluster, &split);
 }
 
-/// A worker that takes a cutover over needs the plan's row, which somebody else has; writers
-/// of the source do not wait for him.
+/// A worker that takes a cutover over needs the plan's row, which another session has locked. Writers of the
+/// source do not wait for that.
 #[test]
 #[ignore = "make test-all: a worker that ends; make test has an_open_transaction_on_the_master_keeps_no_writer_out"]
 fn an_open_transaction_on_the_master_keeps_no_writer_out_whose_worker_has_ended() {
-    let stage = Stage::new(&[]);
+    let stage = RelayedCluster::new(&[]);
     let split = plan(&stage.cluster);
     to_pending(&split);
     let mut writer = client(&stage.cluster);
@@ -163,10 +164,10 @@ fn an_open_transaction_on_the_master_keeps_no_writer_out_whose_worker_has_ended(
     cut_over_and_compare(&stage.cluster, &split);
 }
 
-/// The source is open again, and the master has not heard of it.
+/// The source is open again, and the master does not know it yet.
 #[test]
 fn a_worker_that_ends_while_it_gives_a_cutover_up_keeps_no_writer_out() {
-    let stage = Stage::new(&[]);
+    let stage = RelayedCluster::new(&[]);
     let split = plan(&stage.cluster);
     to_pending(&split);
     for action in ["kill", "error", "exit", "hold"].into_iter().take(at_most(1)) {
@@ -182,10 +183,10 @@ fn a_worker_that_ends_while_it_gives_a_cutover_up_keeps_no_writer_out() {
             terminate(&stage.cluster);
             stage.cluster.fault("").unwrap();
         }
-        // Killed, it takes the sessions of its server along.
+        // A killed worker takes the sessions of its server down.
         let _ = other.batch_execute("ROLLBACK");
         wait::until("the cutover to be given up", LIMIT, || {
-            // Of a master that was struck there is no answer for a while.
+            // A master that was struck does not answer for a while.
             let error: Option<String> = split.metric("error_message").unwrap_or_default();
             Ok(error.is_some_and(|error| error.starts_with("cutover aborted")).then_some(()))
         })
@@ -196,7 +197,7 @@ fn a_worker_that_ends_while_it_gives_a_cutover_up_keeps_no_writer_out() {
     cut_over_and_compare(&stage.cluster, &split);
 }
 
-/// A standby without which the master commits nothing.
+/// Starts a standby without which the master commits nothing.
 fn synchronous_standby(cluster: &Cluster) -> Server {
     let standby = standby::start(&cluster.master).unwrap();
     cluster.set("synchronous_standby_names", "*").unwrap();
@@ -205,11 +206,11 @@ fn synchronous_standby(cluster: &Cluster) -> Server {
     standby
 }
 
-/// The commit that decides is on the master's disk and waits for a standby that has stopped:
-/// the target opens without it. The standby, promoted, takes the decision from the shards.
+/// The commit that decides is on the master's disk, and waits for a standby that has stopped. The target
+/// opens without the standby. When the standby is promoted, it gets the decision from the shards.
 #[test]
 fn a_standby_that_is_gone_at_the_decision_keeps_no_writer_out() {
-    let mut stage = Stage::new(&[]);
+    let mut stage = RelayedCluster::new(&[]);
     to_pending(&plan(&stage.cluster));
     let mut standby = synchronous_standby(&stage.cluster);
     interrupt(&Split::of(&stage.cluster, 1), &stage.cluster, "cutover_sequences", || {
@@ -242,11 +243,11 @@ fn a_standby_that_is_gone_at_the_decision_keeps_no_writer_out() {
     assert_eq!(rows(&stage.cluster, 1).len(), left);
 }
 
-/// One that is away, or hangs, before anybody is kept out: the cutover does not begin.
+/// If the standby is away or hangs before any client is kept out, the cutover does not begin.
 #[test]
 #[ignore = "make test-all: an earlier moment; make test has a_standby_that_is_gone_at_the_decision_keeps_no_writer_out"]
 fn a_standby_that_is_away_gives_the_cutover_up() {
-    let stage = Stage::new(&[]);
+    let stage = RelayedCluster::new(&[]);
     let split = plan(&stage.cluster);
     to_pending(&split);
     let standby = synchronous_standby(&stage.cluster);
@@ -264,12 +265,12 @@ fn a_standby_that_is_away_gives_the_cutover_up() {
     cut_over_and_compare(&stage.cluster, &split);
 }
 
-/// The target's sequences were raised before the decision. Behind it nobody waits once more for
-/// who has drawn from one, whatever those that stay have drawn from the source's meanwhile.
+/// The target's sequences were raised before the decision. After it nobody waits again for a transaction that
+/// has drawn from one, whatever clients that stay have drawn from the source's sequences meanwhile.
 #[test]
 #[ignore = "make test-all: after the decision; make test has sequences::advance::numbers_that_are_drawn_behind_the_fence_are_not_given_out_again"]
 fn behind_the_decision_no_sequence_is_waited_for() {
-    let stage = Stage::new(&[]);
+    let stage = RelayedCluster::new(&[]);
     for server in &stage.cluster.servers {
         let sequence = "ALTER TABLE items OWNER TO app_owner; SET ROLE app_owner; CREATE SEQUENCE codes OWNED BY items.code;
                         ALTER TABLE items ALTER code SET DEFAULT nextval('codes'); GRANT USAGE ON SEQUENCE codes TO PUBLIC";
@@ -296,11 +297,11 @@ fn behind_the_decision_no_sequence_is_waited_for() {
     idle.batch_execute("COMMIT").unwrap();
 }
 
-/// The target is asked while the source is looked at: what the source has new is looked for on both once
-/// the target has answered.
+/// The target is asked while the source is checked. New objects of the source are looked for on both sides
+/// once the target has answered.
 #[test]
 fn what_comes_to_the_source_behind_the_fence_is_looked_at() {
-    let stage = Stage::new(&["shardmaster.cutover_timeout = '10s'"]);
+    let stage = RelayedCluster::new(&["shardmaster.cutover_timeout = '10s'"]);
     let split = plan(&stage.cluster);
     to_pending(&split);
     interrupt(&split, &stage.cluster, "cutover_fenced", || {
@@ -313,11 +314,11 @@ fn what_comes_to_the_source_behind_the_fence_is_looked_at() {
     split.finish(LIMIT).unwrap();
 }
 
-/// Whatever a check asks just then: a session that ends says nothing of the tables.
+/// A session that ends during a check says nothing about the tables.
 #[test]
 #[ignore = "make test-all: a check; make test has faults::injection_points::the_source_stops"]
 fn a_check_whose_sessions_end_is_made_again() {
-    let stage = Stage::new(&[]);
+    let stage = RelayedCluster::new(&[]);
     let cluster = &stage.cluster;
     for server in 0..2 {
         by_owner(
@@ -329,7 +330,7 @@ fn a_check_whose_sessions_end_is_made_again() {
         );
     }
     let split = plan(cluster);
-    // What is referenced is locked by the check alone.
+    // Only the check locks the referenced table.
     let mut target = cluster.servers[1].superuser(DATABASE).unwrap();
     target.batch_execute("BEGIN; LOCK kinds").unwrap();
     split.call("start_dual_write").unwrap();
@@ -345,7 +346,7 @@ fn a_check_whose_sessions_end_is_made_again() {
         })
         .unwrap();
     }
-    // A lock that comes too late says nothing of the tables, either.
+    // A lock timeout says nothing about the tables either.
     wait::until("a check that gives up", LIMIT, || {
         let text: Option<String> = split.metric("waiting_for")?;
         Ok(text.is_some_and(|text| text.contains("lock on public.kinds of shard \"shard_b\"")).then_some(()))

@@ -1,11 +1,11 @@
-//! A step that waits for somebody's lock says which table it is of, and who has it.
+//! A step that waits for another session's lock says which table it is on, and which session has it.
 
 use shardmaster_tests::cluster::DATABASE;
 use shardmaster_tests::fixture::{LIMIT, cluster, plan, rows, to_pending};
 use shardmaster_tests::split::Split;
 use shardmaster_tests::wait;
 
-/// Until all of this is told of what the split waits for.
+/// Waits until the split reports that it waits for something with all of these words.
 fn waits_for(split: &Split<'_>, words: &[&str]) {
     let mut last = None;
     wait::until("what the split waits for", LIMIT, || {
@@ -38,7 +38,7 @@ fn a_finish_that_waits_for_a_table_says_which_and_for_whom() {
         "open for",
     ];
     waits_for(&split, &holder);
-    // Of other tables, and of rows, nobody knows whether it was these.
+    // For other tables, and for rows, nobody knows whether this session is the reason.
     somebody.batch_execute("ROLLBACK; BEGIN; SELECT FROM items WHERE tenant = 'moves' FOR UPDATE").unwrap();
     let perhaps =
         ["canceling statement due to lock timeout, perhaps for rows of public.items by pid", "nightly"];

@@ -1,5 +1,5 @@
-//! The reverse split of a split: after its cutover what clients have changed on the target goes to the
-//! source, and one commit sends them there again.
+//! The reverse split of a split: after the cutover, the changes of clients on the target are copied to the
+//! source, and one commit sends the clients back.
 
 use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE};
 use shardmaster_tests::env::{at_most, is_long_run};
@@ -16,7 +16,7 @@ fn client(cluster: &Cluster, server: usize) -> postgres::Client {
     cluster.servers[server].connect(DATABASE, CLIENT).unwrap()
 }
 
-/// Asks for the reverse split of a split.
+/// Requests the reverse split of a split.
 fn reverse<'a>(cluster: &'a Cluster, split: &Split<'_>) -> Split<'a> {
     let query = "SELECT shard_split_reverse($1)";
     Split::of(cluster, cluster.superuser().unwrap().query_one(query, &[&split.id]).unwrap().get(0))
@@ -26,7 +26,7 @@ fn reversed(split: &Split<'_>) {
     split.wait("reversed", LIMIT).unwrap();
 }
 
-/// Changes of every kind on a server.
+/// Makes changes of every kind on a server.
 fn change(cluster: &Cluster, server: usize) {
     client(cluster, server)
         .batch_execute(
@@ -39,12 +39,12 @@ fn change(cluster: &Cluster, server: usize) {
         .unwrap();
 }
 
-/// Which shard the moving key is routed to.
+/// Returns the shard to which the moving key is routed.
 fn route(cluster: &Cluster) -> String {
     cluster.superuser().unwrap().query_one("SELECT shard_of('moves')", &[]).unwrap().get(0)
 }
 
-/// Objects of splits on all servers.
+/// Returns the objects of splits on all servers.
 fn objects(cluster: &Cluster) -> Vec<String> {
     let query = "SELECT format('%s %s', c.relname, c.relkind) FROM pg_class c
                   WHERE c.relnamespace = to_regnamespace('shardmaster_agent')
@@ -63,12 +63,12 @@ fn what_clients_have_changed_comes_back() {
     change(&cluster, 1);
     let expected = rows(&cluster, 1);
     let frozen = rows(&cluster, 0);
-    // What it would bring back is told before it is asked for.
+    // The metrics show what a reverse split would copy before it is requested.
     let told = "SELECT lag_rows, queue_bytes, next_call FROM shard_split_metrics() WHERE reverse_of = $1";
     let told = cluster.superuser().unwrap().query_one(told, &[&split.id]).unwrap();
     assert!(told.get::<_, i64>(0) > 100 && told.get::<_, i64>(1) > 0);
     assert_eq!(told.get::<_, Option<String>>(2), None);
-    // It stands still, and a pause that is taken now would keep it from its work later.
+    // It is idle. A pause now would block its work later, so it is refused.
     let pause = "SELECT shard_split_pause(split_id) FROM shard_split_metrics() WHERE reverse_of = $1";
     assert_eq!(
         fixture::state_of(&cluster.superuser().unwrap().query_one(pause, &[&split.id]).unwrap_err()),
@@ -80,12 +80,12 @@ fn what_clients_have_changed_comes_back() {
     back.wait("completed", LIMIT).unwrap();
     assert_eq!(rows(&cluster, 0), expected);
     assert_eq!(route(&cluster), "shard_a");
-    // Nothing was copied.
+    // No rows were copied.
     assert_eq!(back.metric::<i64>("total_rows_copied").unwrap(), 0);
     assert_eq!(outcome(&mut client(&cluster, 0), &insert("moves", 70_000)), "ok");
     assert_eq!(outcome(&mut client(&cluster, 1), &insert("moves", 70_001)), "SM001");
     assert_eq!(outcome(&mut client(&cluster, 0), &insert("stays", 70_002)), "ok");
-    // It ends as every split does.
+    // It finishes like every split.
     let expected = rows(&cluster, 0);
     back.finish(LIMIT).unwrap();
     assert!(rows(&cluster, 1).is_empty());
@@ -95,7 +95,7 @@ fn what_clients_have_changed_comes_back() {
     assert_eq!(rows(&cluster, 1), expected);
 }
 
-/// There, back, there and back again: each reverse split has one of its own.
+/// The keys move there, back, there and back again. Each reverse split has a reverse split of its own.
 #[test]
 #[ignore = "make test-all: more reverse splits; make test has writers_lose_nothing_there_and_back"]
 fn as_often_as_one_likes() {
@@ -115,7 +115,7 @@ fn as_often_as_one_likes() {
     }
     split.finish(LIMIT).unwrap();
     assert!(rows(&cluster, 0).is_empty());
-    // All of them have one token, and two more had the same source: what is dropped is nobody else's.
+    // All of them have one token, and two more had the same source. Dropping the guard of one affects no other.
     for taken_back in ended {
         taken_back.drop_guard().unwrap();
     }
@@ -155,7 +155,7 @@ fn writers_lose_nothing_there_and_back() {
     }
 }
 
-/// The worker ends at each step of it; writers are served by one of the sides.
+/// The worker ends at each point. Writers are served by one of the sides.
 #[test]
 fn whatever_becomes_of_its_worker() {
     let points = [
@@ -181,8 +181,8 @@ fn whatever_becomes_of_its_worker() {
         "cutover_opened",
         "cutover_moved",
     ];
-    // Some of them each time; each by itself, and once more the other way round, where there is time.
-    // Where there is none, those that `faults::injection_points` does not have, and the fence.
+    // Each run tries some of the points. A long run tries each of them alone, and also in the opposite
+    // direction. A short run tries those that `faults::injection_points` does not have, and the fence.
     let all = is_long_run();
     let (turns, rounds) = if all { (2, points.len()) } else { (1, 2) };
     let is_tried = |point: &&str| {
@@ -217,7 +217,7 @@ fn whatever_becomes_of_its_worker() {
     }
 }
 
-/// A cutover that was given up is asked for once more.
+/// Requests an aborted cutover once more.
 fn back_whatever_happens(cluster: &Cluster, split: &Split<'_>) -> shardmaster_tests::Result<()> {
     wait::until("the split to be taken back", LIMIT, || {
         if split.wait("reversed", Duration::from_secs(1)).is_ok() {
@@ -232,19 +232,19 @@ fn back_whatever_happens(cluster: &Cluster, split: &Split<'_>) -> shardmaster_te
     })
 }
 
-/// A reverse split that nobody has asked for goes with its split, however that ends.
+/// A reverse split that was not requested ends with its split, however that ends.
 #[test]
 #[ignore = "make test-all: each end of the split; make test has cutover::armed_reverse::one_that_was_forgotten_goes_with_the_next_one"]
 fn it_goes_with_its_split() {
     let cluster = fixture::cluster(&[ON]);
-    // Rolled back.
+    // The split is rolled back.
     let split = plan(&cluster);
     to_pending(&split);
     assert!(!objects(&cluster).is_empty());
     split.call("rollback").unwrap();
     split.wait("rolled_back", LIMIT).unwrap();
     assert_eq!(objects(&cluster), Vec::<String>::new());
-    // Started anew, and finished.
+    // The split is started again, and finished.
     fixture::finished(&split);
     assert!(rows(&cluster, 0).is_empty());
     let resting =
@@ -260,7 +260,7 @@ fn it_goes_with_its_split() {
     assert_eq!(fixture::state_of(&error), "55000");
 }
 
-/// What finish finds in its way it finds before anything is taken away.
+/// Finish finds its obstacles before it removes anything.
 #[test]
 #[ignore = "make test-all: a finish that was refused; make test has what_clients_have_changed_comes_back"]
 fn a_finish_that_is_refused_can_be_taken_back() {
@@ -288,7 +288,7 @@ fn a_finish_that_is_refused_can_be_taken_back() {
     assert_eq!(now[&2], "new 2");
 }
 
-/// Up to the moment from which it deletes.
+/// A finish can be reversed until it begins to delete.
 #[test]
 #[ignore = "make test-all: a finish that is under way; make test has what_clients_have_changed_comes_back"]
 fn a_finish_that_compares_is_taken_back_and_one_that_deletes_is_not() {
@@ -319,7 +319,7 @@ fn a_finish_that_compares_is_taken_back_and_one_that_deletes_is_not() {
     assert!(rows(&cluster, 0).is_empty());
 }
 
-/// Given up before it decides, it leaves the split as it was, and no row of the source goes.
+/// If the reverse split is aborted before it decides, it leaves the split unchanged, and the source loses no row.
 #[test]
 #[ignore = "make test-all: one that is given up; make test has whatever_becomes_of_its_worker"]
 fn given_up_it_leaves_the_split_to_be_finished() {
@@ -353,8 +353,8 @@ fn given_up_it_leaves_the_split_to_be_finished() {
     }
 }
 
-/// The source has failed over to a standby that was behind since: what it has is not what the
-/// target has begun with, and all of it is copied.
+/// The source has failed over to a standby that was behind. Its rows are not those with which the target
+/// began, so all of them are copied.
 #[test]
 #[ignore = "make test-all: a reverse split; make test has masters::restore_older::a_source_whose_disk_was_set_back_is_copied_again_by_the_next_worker"]
 fn a_source_that_was_set_back_is_copied_again() {
@@ -389,7 +389,7 @@ fn a_source_that_was_set_back_is_copied_again() {
     assert!(back.events().unwrap().contains("was restored since the cutover"), "{}", back.events().unwrap());
 }
 
-/// A stale client has written to the source while it had lost its fence: that is nowhere else.
+/// A stale client has written to the source while it had lost its fence. No other shard has that row.
 #[test]
 fn what_the_source_took_meanwhile_stops_it() {
     let cluster = fixture::cluster(&[ON, "shardmaster.watch_interval = 3600000"]);
@@ -408,7 +408,7 @@ fn what_the_source_took_meanwhile_stops_it() {
     assert_eq!(outcome(&mut client(&cluster, 1), &insert("moves", 90_001)), "ok");
 }
 
-/// A master that was restored to a time before the reverse split decided takes it from the shards.
+/// A master that was restored to a time before the reverse split decided adopts the decision from the shards.
 #[test]
 #[ignore = "make test-all: a reverse split; make test has masters::failover::a_decision_that_the_master_lost_is_adopted"]
 fn a_decision_that_the_master_has_lost_is_adopted() {
@@ -429,7 +429,7 @@ fn a_decision_that_the_master_has_lost_is_adopted() {
     assert_eq!(rows(&cluster, 0), expected);
 }
 
-/// Whoever waits for its end to drop what is on the old side is told that it is there again.
+/// A client that waits for the finish, to drop what is on the old side, is told that the rows are there again.
 #[test]
 #[ignore = "make test-all: what is told of it; make test has what_clients_have_changed_comes_back"]
 fn a_split_that_was_taken_back_does_not_count_as_finished() {
@@ -453,8 +453,8 @@ fn a_split_that_was_taken_back_does_not_count_as_finished() {
     }
 }
 
-/// A column that the source alone has dropped stays with the target, and a type that is wider there
-/// takes more than the source: in the other direction neither goes.
+/// A column that only the source has dropped remains on the target, and a type that is wider on the target
+/// holds more than the source can. Neither can be copied in the other direction.
 #[test]
 #[ignore = "make test-all: what is told before it; make test has cutover::reverse_disrupted::a_change_after_the_cutover_goes_back_with_the_rows"]
 fn a_change_that_cannot_go_back_is_told_before_the_cutover() {
@@ -475,7 +475,7 @@ fn a_change_that_cannot_go_back_is_told_before_the_cutover() {
         split
             .wait_for_event(&format!("as its tables are now, it cannot be taken back: items: {why}"), LIMIT)
             .unwrap();
-        // Once the other side has it, too, it can.
+        // Once the other side has changed in the same way, it can.
         fixture::by_owner(&cluster, 1 - side, change);
         split.wait_settled(LIMIT).unwrap();
         split.call("cutover").unwrap();

@@ -1,5 +1,4 @@
-//! The reverse split of a split, and what becomes of its tables, its servers and its master between the
-//! cutover and its end.
+//! Reverse splits whose tables, servers or master change between the cutover and the end.
 
 use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE};
 use shardmaster_tests::env::at_most;
@@ -14,7 +13,7 @@ use shardmaster_tests::{standby, wait};
 use std::time::Duration;
 
 const ON: &str = "shardmaster.reverse = on";
-/// A server that is set back is soon found out.
+/// A server that is set back is noticed soon.
 const WATCHED: &[&str] = &[ON, "fsync = on", "shardmaster.watch_interval = 100"];
 
 const PARTITIONS: &str = "
@@ -26,7 +25,7 @@ fn client(cluster: &Cluster, server: usize) -> postgres::Client {
     cluster.servers[server].connect(DATABASE, CLIENT).unwrap()
 }
 
-/// A split whose cutover has decided, and whose target has changed since.
+/// Returns a split whose cutover has decided, and whose target has changed since.
 fn changed(cluster: &Cluster) -> Split<'_> {
     let split = plan(cluster);
     to_pending(&split);
@@ -45,7 +44,7 @@ fn change(cluster: &Cluster) {
     let changes = "UPDATE items SET val = val || '!' WHERE tenant = 'moves' AND id < 100;
              DELETE FROM items WHERE tenant = 'moves' AND id BETWEEN 500 AND 520;
              INSERT INTO items SELECT 'moves', 600 + i, 'new', -600 - i FROM generate_series(1, 50) i";
-    // Decided, it is told to open a moment later.
+    // The target opens a moment after the decision.
     wait::until("the target to take writes", LIMIT, || match client(cluster, 1).batch_execute(changes) {
         Ok(()) => Ok(Some(())),
         Err(error) if state_of(&error) == "SM002" => Ok(None),
@@ -54,7 +53,7 @@ fn change(cluster: &Cluster) {
     .unwrap();
 }
 
-/// Nobody has compared anything, and what has to be is copied.
+/// Requests the reverse split. Nothing was compared, so copying again is allowed.
 fn reverse<'a>(cluster: &'a Cluster, split: &Split<'_>) -> Split<'a> {
     let query = "SELECT shard_split_reverse($1, copy_again => true)";
     Split::of(cluster, cluster.superuser().unwrap().query_one(query, &[&split.id]).unwrap().get(0))
@@ -64,7 +63,7 @@ fn route(cluster: &Cluster) -> String {
     cluster.superuser().unwrap().query_one("SELECT shard_of('moves')", &[]).unwrap().get(0)
 }
 
-/// All that is on the target is on the source, and clients are served there.
+/// Reverses the split, and checks that the source then has all rows of the target and serves clients.
 fn goes_back(cluster: &Cluster, split: &Split<'_>, what: &str) {
     let expected = rows(cluster, 1);
     let back = reverse(cluster, split);
@@ -77,8 +76,8 @@ fn goes_back(cluster: &Cluster, split: &Split<'_>, what: &str) {
     assert!(rows(cluster, 1).is_empty(), "{what}");
 }
 
-/// A TRUNCATE on the source passes, and its owner does with its partitions what he likes: the
-/// rows of the cutover are not there any more.
+/// A TRUNCATE on the source is allowed, and the owner may change its partitions. The rows from the cutover
+/// are gone there.
 #[test]
 fn rows_that_have_gone_from_the_source_come_from_the_target() {
     let anew = "CREATE TABLE items_3 PARTITION OF items FOR VALUES FROM (200) TO (100000);
@@ -100,7 +99,7 @@ fn rows_that_have_gone_from_the_source_come_from_the_target() {
     }
 }
 
-/// What has changed in the tables is said before a client is kept out anywhere.
+/// Changes of the tables are reported before any client is kept out.
 #[test]
 #[ignore = "make test-all: what is told before it; make test has a_change_after_the_cutover_goes_back_with_the_rows"]
 fn a_table_that_has_changed_is_named() {
@@ -123,8 +122,8 @@ fn a_table_that_has_changed_is_named() {
     split.finish(LIMIT).unwrap();
 }
 
-/// The target fails over to a standby from before the cutover while the reverse split is under way:
-/// it gets its rows again first, and none goes that is not on the other side.
+/// During the reverse split the target fails over to a standby from before the cutover. It first gets its
+/// rows again, and no row is deleted that the other side lacks.
 #[test]
 #[ignore = "make test-all: a reverse split; make test has masters::restore_older::a_target_that_forgets_the_cutover_is_filled_and_opened_again"]
 fn a_target_that_was_set_back_gets_its_rows_first() {
@@ -157,7 +156,7 @@ fn a_target_that_was_set_back_gets_its_rows_first() {
         if split.wait("reversed", Duration::from_secs(1)).is_ok() {
             return Ok(Some(()));
         }
-        // Its cutover was given up with the server.
+        // The cutover was aborted with the server.
         let _ = cluster.superuser()?.execute("SELECT shard_split_reverse($1)", &[&id]);
         Ok(None)
     })
@@ -167,7 +166,7 @@ fn a_target_that_was_set_back_gets_its_rows_first() {
     assert_eq!(route(&cluster), "shard_a");
 }
 
-/// The old target is lost for good right after the reverse split has decided: both splits end.
+/// The old target is lost for good right after the reverse split has decided. Both splits end.
 #[test]
 #[ignore = "make test-all: the reverse split's own target; make test has faults::lost_shard::a_lost_source_is_not_waited_for"]
 fn a_target_that_is_lost_keeps_no_split_open() {
@@ -214,7 +213,7 @@ fn a_way_back_that_has_ended_is_adopted() {
     fixture::finished(&plan(&cluster));
 }
 
-/// The master has lost the cutover of the split, too: the shards tell it of both.
+/// The master has lost the split's own cutover as well. The shards report both.
 #[test]
 #[ignore = "make test-all: two lost decisions; make test has masters::failover::a_decision_that_the_master_lost_is_adopted"]
 fn a_master_from_before_both_cutovers_gets_over_it() {
@@ -244,8 +243,8 @@ fn a_master_from_before_both_cutovers_gets_over_it() {
     fixture::finished(&plan(&cluster));
 }
 
-/// A master has lost a reverse split that has begun, and the split is finished: no guard of it stays,
-/// and the keys can come back.
+/// A master has lost a reverse split that had begun, and the split is finished. No guard of it remains, and
+/// the keys can come back.
 #[test]
 #[ignore = "make test-all: a lost reverse split; make test has cutover::armed_reverse::one_that_was_forgotten_goes_with_the_next_one"]
 fn one_that_had_begun_goes_with_its_split() {
@@ -272,7 +271,7 @@ fn one_that_had_begun_goes_with_its_split() {
     );
     let mut master = cluster.superuser().unwrap();
     master.batch_execute(&forget).unwrap();
-    // A master that was restored has none of its workers.
+    // A restored master has none of its workers.
     let worker = format!("FROM pg_stat_activity WHERE backend_type = 'shardmaster split {}'", back.id);
     master.batch_execute(&format!("SELECT pg_terminate_backend(pid) {worker}")).unwrap();
     wait::until_true(&mut master, "the end of its worker", LIMIT, &format!("SELECT count(*) = 0 {worker}"))
@@ -284,7 +283,7 @@ fn one_that_had_begun_goes_with_its_split() {
     assert_eq!(outcome(&mut client(&cluster, 0), &insert("moves", 70_000)), "ok");
 }
 
-/// Given up in the middle of a copy, it leaves a split that can be finished.
+/// A reverse split that is aborted in the middle of a copy leaves a split that can be finished.
 #[test]
 #[ignore = "make test-all: the middle of a copy; make test has cutover::reverse::whatever_becomes_of_its_worker"]
 fn one_that_was_copying_is_given_up() {
@@ -302,7 +301,7 @@ fn one_that_was_copying_is_given_up() {
     assert_eq!((rows(&cluster, 0).len(), rows(&cluster, 1)), (0, expected));
 }
 
-/// What the split has gone on with, its reverse split goes back with.
+/// The reverse split uses the changed tables with which the split has continued.
 #[test]
 #[ignore = "make test-all: a change before the cutover; make test has a_change_after_the_cutover_goes_back_with_the_rows"]
 fn a_change_before_the_cutover_is_taken_back_with_the_rows() {
@@ -332,8 +331,8 @@ fn a_change_before_the_cutover_is_taken_back_with_the_rows() {
     assert!(!back.events().unwrap().contains("again"), "{}", back.events().unwrap());
 }
 
-/// An application migrates both sides after the cutover: what that leaves right goes back by the
-/// queue alone, all else by a copy.
+/// An application migrates both sides after the cutover. Changes that keep the rows correct are reversed by
+/// the queue alone, and all others by a copy.
 #[test]
 fn a_change_after_the_cutover_goes_back_with_the_rows() {
     let plain =
@@ -379,8 +378,8 @@ fn a_change_after_the_cutover_goes_back_with_the_rows() {
     }
 }
 
-/// A table that is copied again on its reverse split replaces what its split's source has kept: rows that were
-/// compared since the cutover, or of which the operator says so.
+/// If the reverse split copies a table again, it replaces rows that the source has kept. They must have been
+/// compared since the cutover, or the operator must agree.
 #[test]
 fn a_table_that_is_copied_again_was_compared_first() {
     let plain = "CREATE TABLE items (tenant text, id int, val text, code int, PRIMARY KEY (tenant, id))";
@@ -409,8 +408,8 @@ fn a_table_that_is_copied_again_was_compared_first() {
     assert_eq!(rows(&cluster, 0), expected);
 }
 
-/// Next month's partition: of one that came before the cutover the reverse split has all in its queue, of one
-/// that came afterwards the rows are copied, of nothing else.
+/// For a partition that was created before the cutover, the queue has everything. For one that was created
+/// later, its rows are copied, and nothing else.
 #[test]
 #[ignore = "make test-all: partitions; make test has rows_that_have_gone_from_the_source_come_from_the_target"]
 fn partitions_that_came_go_back_alone() {
@@ -424,8 +423,8 @@ fn partitions_that_came_go_back_alone() {
     let early = "INSERT INTO items SELECT 'moves', 100000 + i, 'early', -i FROM generate_series(1, 70) i";
     let late = "INSERT INTO items SELECT 'moves', 101000 + i, 'late', -100 - i FROM generate_series(1, 40) i;
                 UPDATE items SET val = 'changed' WHERE tenant = 'moves' AND id BETWEEN 100001 AND 100010";
-    // What goes by TRUNCATE makes the whole table be copied.
-    // Where the worker captures the first one ends it, once each time.
+    // A TRUNCATE makes the reverse split copy the whole table. The point is where the worker captures. The
+    // fault ends it once each time.
     let killed = [("", 40, "install_trigger=kill"), ("; TRUNCATE items_3", 379, "reverse_captured=kill")];
     for (more, copied, fault) in killed {
         let cluster = cluster_of(&[ON], PARTITIONS);
@@ -451,7 +450,7 @@ fn partitions_that_came_go_back_alone() {
         let unset = || Ok(cluster.fault("").ok());
         wait::until("the master to be back", LIMIT, unset).unwrap();
         wait::until("the cutover", LIMIT, || {
-            // Whoever was interrupted does not go on for ever.
+            // An interrupted cutover does not continue forever.
             let _ = split.call("cutover");
             Ok((split.phase().is_ok_and(|phase| phase == "completed")).then_some(()))
         })
@@ -468,7 +467,7 @@ fn partitions_that_came_go_back_alone() {
     }
 }
 
-/// By its name it is the column of before, and has none of its values.
+/// The column has the name of the old one, and none of its values.
 #[test]
 #[ignore = "make test-all: a column made again; make test has a_change_after_the_cutover_goes_back_with_the_rows"]
 fn a_column_made_again_on_the_source_has_its_values_from_the_target() {
@@ -479,9 +478,9 @@ fn a_column_made_again_on_the_source_has_its_values_from_the_target() {
     goes_back(&cluster, &split, "a column that was made again");
 }
 
-/// The old source is set back to before the split's last window, told again, and set back once more,
-/// to the moment after the last window of its reverse split: before that has opened it, and afterwards.
-/// Somebody takes writes again, who has all that was not forgotten with a disk.
+/// The old source is set back to before the split's last window, restored, and set back once more. The second
+/// time it is set back to the moment after the last window of the reverse split, before that has opened the
+/// source, or afterwards. Some place takes writes again, and has everything that was not lost with a disk.
 #[test]
 #[ignore = "make test-all: a source set back twice; make test has masters::restore_older::a_source_whose_disk_was_set_back_is_copied_again_by_the_next_worker"]
 fn a_source_that_was_set_back_twice_is_opened() {

@@ -1,6 +1,5 @@
-//! Rollback from every phase before `completed`, and from within every step of a
-//! cutover before its decision, of one plan again and again; then to its end. A client
-//! writes all the time.
+//! Rollbacks from every phase before `completed`, and from every step of a cutover before its decision,
+//! repeatedly with one plan. Then the split runs to its end. A client writes all the time.
 
 use shardmaster_tests::ack_log::{AckLog, Rows};
 use shardmaster_tests::cluster::{Cluster, DATABASE};
@@ -13,12 +12,12 @@ use std::time::Duration;
 
 const LIMIT: Duration = Duration::from_secs(180);
 
-/// Where a split is when its operator thinks better of it.
+/// The place at which the operator rolls a split back.
 #[derive(Clone, Copy, Debug)]
-enum From {
-    /// A phase in which it rests.
+enum StartingPoint {
+    /// A phase in which it stays.
     Phase(&'static str),
-    /// A named point at which its worker is held, and released after the call.
+    /// A point at which its worker is held. It is released after the call.
     Point(&'static str),
 }
 
@@ -35,8 +34,8 @@ impl Fixture {
         Fixture { cluster }
     }
 
-    /// One split, which is rolled back from one place after the other, then goes to its end.
-    fn run(&self, places: &[From]) -> Result<()> {
+    /// Rolls one split back from one place after the other, and then runs it to its end.
+    fn run(&self, places: &[StartingPoint]) -> Result<()> {
         let mut master = self.cluster.superuser()?;
         master.execute("SELECT shard_assign($1, 'shard_a')", &[&TENANT])?;
         let ack_log = AckLog::open(&self.cluster, TENANT, "default")?;
@@ -61,7 +60,7 @@ impl Fixture {
         if differences.is_empty() { Ok(()) } else { Err(differences.join("\n").into()) }
     }
 
-    fn roll_back(&self, split: &Split<'_>, from: From, version: i64) -> Result<()> {
+    fn roll_back(&self, split: &Split<'_>, from: StartingPoint, version: i64) -> Result<()> {
         self.go_to(split, from)?;
         split.call("rollback")?;
         self.cluster.fault("")?;
@@ -69,8 +68,8 @@ impl Fixture {
         self.check_undone(split, version)
     }
 
-    fn go_to(&self, split: &Split<'_>, from: From) -> Result<()> {
-        if let From::Point(point) = from {
+    fn go_to(&self, split: &Split<'_>, from: StartingPoint) -> Result<()> {
+        if let StartingPoint::Point(point) = from {
             self.cluster.hold(point)?;
         }
         let steps =
@@ -80,7 +79,7 @@ impl Fixture {
                 split.call(call)?;
             }
             match from {
-                From::Phase(wanted) => {
+                StartingPoint::Phase(wanted) => {
                     if !call.is_empty() {
                         split.wait(phase, LIMIT)?;
                     }
@@ -88,24 +87,26 @@ impl Fixture {
                         return Ok(());
                     }
                 }
-                From::Point(point) if call == "start_dual_write" && point.starts_with("install_") => {
+                StartingPoint::Point(point)
+                    if call == "start_dual_write" && point.starts_with("install_") =>
+                {
                     return split.wait_held(point, LIMIT);
                 }
-                From::Point(point) if call == "run_backfill" && !point.starts_with("cutover_") => {
+                StartingPoint::Point(point) if call == "run_backfill" && !point.starts_with("cutover_") => {
                     return split.wait_held(point, LIMIT);
                 }
-                From::Point(_) => {}
+                StartingPoint::Point(_) => {}
             }
         }
         split.wait("cutover_pending", LIMIT)?;
         split.call("cutover")?;
         match from {
-            From::Point(point) => split.wait_held(point, LIMIT),
-            From::Phase(phase) => Err(format!("no way to {phase}").into()),
+            StartingPoint::Point(point) => split.wait_held(point, LIMIT),
+            StartingPoint::Phase(phase) => Err(format!("no way to {phase}").into()),
         }
     }
 
-    /// As if the split had never begun.
+    /// Checks that everything is as if the split had never begun.
     fn check_undone(&self, split: &Split<'_>, version: i64) -> Result<()> {
         let mut master = self.cluster.superuser()?;
         let row = master.query_one(
@@ -132,7 +133,7 @@ impl Fixture {
         Ok(rows.iter().map(|row| (row.get(0), row.get(1))).collect())
     }
 
-    /// Those that there were before, and no others.
+    /// Checks that the objects are those from before, and no others.
     fn require_objects(&self, before: &[Vec<String>], when: &str) -> Result<()> {
         for (before, now) in before.iter().zip(&self.all_objects()?) {
             let more: Vec<_> = now.iter().filter(|one| !before.contains(one)).collect();
@@ -149,13 +150,13 @@ impl Fixture {
     }
 }
 
-/// Every third place, and in long runs all of them.
-fn some_of(places: Vec<From>) -> Vec<From> {
+/// Returns every third place, or all of them in long runs.
+fn some_of(places: Vec<StartingPoint>) -> Vec<StartingPoint> {
     let (first, step) = if is_long_run() { (0, 1) } else { (2, 3) };
     places.into_iter().skip(first).step_by(step).collect()
 }
 
-fn roll_back_from(places: &[From]) {
+fn roll_back_from(places: &[StartingPoint]) {
     let fixture = Fixture::new();
     if let Err(error) = fixture.run(places) {
         panic!("{error}\n{}", fixture.cluster.master.log_tail(3_000));
@@ -172,8 +173,12 @@ fn from_every_phase() {
         "backfill_done",
         "tail_caught_up",
     ];
-    let mut places = vec![From::Phase("planning"), From::Phase("dual_write"), From::Phase("cutover_pending")];
-    places.extend(points.map(From::Point));
+    let mut places = vec![
+        StartingPoint::Phase("planning"),
+        StartingPoint::Phase("dual_write"),
+        StartingPoint::Phase("cutover_pending"),
+    ];
+    places.extend(points.map(StartingPoint::Point));
     roll_back_from(&some_of(places));
 }
 
@@ -189,10 +194,10 @@ fn while_it_is_installed() {
         "install_trigger",
         "install_done",
     ];
-    roll_back_from(&points.map(From::Point));
+    roll_back_from(&points.map(StartingPoint::Point));
 }
 
-/// The operator's word counts up to the transaction that decides.
+/// The operator's call counts up to the transaction that decides.
 #[test]
 fn from_within_a_cutover() {
     let points = [
@@ -203,10 +208,10 @@ fn from_within_a_cutover() {
         "cutover_applied",
         "cutover_sequences",
     ];
-    roll_back_from(&some_of(points.map(From::Point).into()));
+    roll_back_from(&some_of(points.map(StartingPoint::Point).into()));
 }
 
-/// After the decision there is nothing to roll back to.
+/// After the decision a rollback is not possible.
 #[test]
 fn not_after_the_decision() {
     let fixture = Fixture::new();
@@ -235,8 +240,8 @@ fn not_after_the_decision() {
     .unwrap();
 }
 
-/// A worker that lives on, of a master that was failed over from, opens no target whose rows are
-/// about to go: from the moment on that the target was found to be closed.
+/// A worker of a master that was failed over from lives on. After a rollback has found the target closed,
+/// this worker must not open it, because its rows are about to be deleted.
 #[test]
 fn nobody_opens_a_target_that_a_rollback_has_asked() {
     let cluster = fixture::cluster(&[]);

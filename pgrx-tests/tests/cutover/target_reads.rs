@@ -15,7 +15,7 @@ fn switch(split: &Split<'_>, to_target: bool) -> Result<(), postgres::Error> {
     split.superuser().unwrap().batch_execute(&call)
 }
 
-/// Where the moving key is read and written, and what the metrics say.
+/// Returns where the moving key is read and written, and what the metrics show.
 fn places(cluster: &Cluster, split: &Split<'_>) -> [String; 3] {
     let query = "SELECT shard_of('moves', 'read'), shard_of('moves'),
                         (SELECT coalesce(reads_on, 'none') FROM shard_split_metrics($1))";
@@ -38,7 +38,7 @@ fn reads_go_to_the_target_and_back() {
     assert_eq!(state_of(&switch(&split, true).unwrap_err()), "55000");
     switch(&split, false).unwrap();
     to_pending(&split);
-    // A session that keeps its routes learns of each change.
+    // A session that caches its routes learns of each change.
     let mut keeps = cluster.superuser().unwrap();
     let mut reads = || keeps.query_one("SELECT shard_of('moves', 'read')", &[]).unwrap().get::<_, String>(0);
     assert_eq!(reads(), "shard_a");
@@ -47,7 +47,7 @@ fn reads_go_to_the_target_and_back() {
         assert_eq!(reads(), "shard_b");
         assert_eq!(places(&cluster, &split), ["shard_b", "shard_a", "shard_b"]);
     }
-    // What a client reads there is as old as the lag, which is told.
+    // A client that reads there sees rows as old as the lag, which the metrics show.
     let newest = "SELECT count(*) FROM items WHERE tenant = 'moves' AND id = 70000";
     cluster.fault("step_begin=hold").unwrap();
     split.wait_held("step_begin", LIMIT).unwrap();
@@ -73,17 +73,17 @@ fn reads_go_to_the_target_and_back() {
     assert_eq!(events.matches("reads go to shard_a").count(), 1, "{events}");
 }
 
-/// Ends a thread that looks at this, whatever becomes of the one that drops it.
-struct Stop<'a>(&'a AtomicBool);
+/// Stops a thread that polls this flag, even if the owner panics.
+struct StopOnDrop<'a>(&'a AtomicBool);
 
-impl Drop for Stop<'_> {
+impl Drop for StopOnDrop<'_> {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
     }
 }
 
-/// How often somebody has read all rows of the target who was sent there, until he is stopped:
-/// before he reads and afterwards.
+/// Counts how often a client that was routed to the target has read all of its rows, until it is stopped. The
+/// route is checked before and after the read.
 fn read_until(cluster: &Cluster, expected: i64, stop: &AtomicBool, found: &AtomicUsize) {
     let (mut master, mut target) = (cluster.superuser().unwrap(), client(cluster, 1));
     let mut is_sent_there =
@@ -106,7 +106,7 @@ fn nobody_reads_where_rows_are_copied_again() {
     let expected = i64::try_from(rows(&cluster, 0).len()).unwrap();
     let (stop, found) = (AtomicBool::new(false), AtomicUsize::new(0));
     std::thread::scope(|scope| {
-        let _stop = Stop(&stop);
+        let _stop = StopOnDrop(&stop);
         let reader = scope.spawn(|| read_until(&cluster, expected, &stop, &found));
         for round in 1..=2 {
             switch(&split, true).unwrap();
@@ -115,7 +115,7 @@ fn nobody_reads_where_rows_are_copied_again() {
                 Ok((reader.is_finished() || found.load(Ordering::Relaxed) > before + 3).then_some(()))
             })
             .unwrap();
-            // Its rows are gone, and none come, until the copy may go on.
+            // The target's rows are gone, and no new ones arrive until the copy may continue.
             cluster.set("shardmaster.throttle_query", "SELECT 'not now'").unwrap();
             by_superuser(&cluster, 0, "VACUUM FULL items");
             wait::until("a target without rows", LIMIT, || Ok(rows(&cluster, 1).is_empty().then_some(())))
@@ -206,7 +206,7 @@ fn ranges_are_read_on_the_target() {
     assert_eq!(places("write"), ["shard_a", "shard_b", "shard_a shard_b shard_a"]);
 }
 
-/// What a full queue lacks is copied again, all of it.
+/// The table of a full queue is copied again completely.
 #[test]
 #[ignore = "make test-all: a full queue; make test has nobody_reads_where_rows_are_copied_again"]
 fn nobody_reads_where_a_queue_was_full() {

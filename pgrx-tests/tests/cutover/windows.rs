@@ -1,17 +1,17 @@
-//! Cutovers that are rehearsed, that keep to a fence, a window and a number of attempts.
+//! Cutovers that are rehearsed, and those with a limited fence, a window, and a number of attempts.
 
 use postgres::Client;
 use shardmaster_tests::cluster::{Cluster, DATABASE};
 use shardmaster_tests::fixture::{
     LIMIT, client, cluster, cut_over_and_compare, insert, plan, rows, source, state_of, to_pending,
 };
+use shardmaster_tests::single_fault::SingleFault;
 use shardmaster_tests::split::Split;
-use shardmaster_tests::strike::Strike;
 use shardmaster_tests::wait;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Where a rehearsal can be interrupted.
+/// The points at which a rehearsal can be interrupted.
 const POINTS: [&str; 7] = [
     "cutover_begin",
     "cutover_disabled",
@@ -26,7 +26,7 @@ fn ask(split: &Split<'_>, call: &str) {
     split.superuser().unwrap().batch_execute(&call.replace("$1", &split.id.to_string())).unwrap();
 }
 
-/// Until it says that it waits for this.
+/// Waits until the split reports that it waits for this.
 fn wait_for(split: &Split<'_>, text: &str) {
     wait::until(&format!("\"{text}\" to be waited for"), LIMIT, || {
         let waiting: Option<String> = split.metric("waiting_for")?;
@@ -36,13 +36,14 @@ fn wait_for(split: &Split<'_>, text: &str) {
     .unwrap();
 }
 
-/// Until nothing is requested any more; whether it came to the decision's place.
+/// Waits until nothing is requested any more. Returns the rehearsed time if the rehearsal reached the
+/// point of the decision.
 fn wait_rehearsed(split: &Split<'_>) -> Option<f64> {
     wait::until("the rehearsal", LIMIT, || {
         let asked = "SELECT count(*) FROM shardmaster.split_cutover";
         let left =
             split.superuser().and_then(|mut master| Ok(master.query_one(asked, &[])?.get::<_, i64>(0)));
-        // Killed with a worker, the server restarts.
+        // If the worker was killed, the server restarts.
         Ok(left.is_ok_and(|left| left == 0).then_some(()))
     })
     .map_err(|e| e.context(&split.describe()))
@@ -50,14 +51,14 @@ fn wait_rehearsed(split: &Split<'_>) -> Option<f64> {
     split.metric::<Option<f64>>("rehearsed_ms::float8").unwrap()
 }
 
-/// Where the keys are routed, and by which version.
+/// Returns where the keys are routed, and by which version.
 fn routed(cluster: &Cluster) -> (String, i64) {
     let query = "SELECT shard_key, shard_routing_version() FROM shard_route('moves', 'write')";
     let row = cluster.superuser().unwrap().query_one(query, &[]).unwrap();
     (row.get(0), row.get(1))
 }
 
-/// Writes to the source until it is told to stop, and counts; nothing may be refused.
+/// Writes to the source until it is stopped, and counts the writes. None may be refused.
 fn write_until(client: &mut Client, stop: &AtomicBool) -> i32 {
     let mut written = 0;
     while !stop.load(Ordering::Relaxed) {
@@ -114,7 +115,7 @@ fn a_rehearsal_says_whom_it_waited_for() {
     cut_over_and_compare(&cluster, &split);
 }
 
-/// Killed at any point, and at any point asked to roll back: it never decides.
+/// It is killed at any point, or rolled back at any point, and never decides.
 #[test]
 #[ignore = "make test-all: each point of it; make test has a_rollback_ends_a_rehearsal"]
 fn an_interrupted_rehearsal_changes_nothing() {
@@ -123,10 +124,10 @@ fn an_interrupted_rehearsal_changes_nothing() {
     to_pending(&split);
     let before = routed(&cluster);
     for (n, point) in (0..).zip(POINTS) {
-        let strike = Strike::arm(&cluster, point, "kill").unwrap();
+        let fault = SingleFault::arm(&cluster, point, "kill").unwrap();
         let mut asks = split.superuser().unwrap();
-        strike.by(|| asks.execute("SELECT shard_split_rehearse($1)", &[&split.id])).unwrap();
-        strike.wait(LIMIT).unwrap();
+        fault.by(|| asks.execute("SELECT shard_split_rehearse($1)", &[&split.id])).unwrap();
+        fault.wait(LIMIT).unwrap();
         wait_rehearsed(&split);
         client(&cluster).batch_execute(&insert("moves", 8000 + n)).unwrap();
         assert_eq!(split.phase().unwrap(), "cutover_pending", "{point}");
@@ -158,8 +159,8 @@ fn a_rollback_ends_a_rehearsal() {
     assert_eq!(left, 0);
 }
 
-/// With a writer that stays, no attempt keeps others waiting for longer than was said; once it
-/// has gone, the next one succeeds.
+/// While a writer's transaction stays open, no attempt keeps others waiting for longer than the limit. Once
+/// it has ended, the next attempt succeeds.
 #[test]
 fn attempts_keep_to_their_fence() {
     let cluster = cluster(&[]);
@@ -167,7 +168,7 @@ fn attempts_keep_to_their_fence() {
     to_pending(&split);
     let mut writer = client(&cluster);
     writer.batch_execute(&format!("BEGIN; {}", insert("moves", 9001))).unwrap();
-    // The first one is in vain whoever writes, and keeps writers waiting at least until now.
+    // The first attempt fails, whoever writes, and keeps writers waiting at least until now.
     cluster.hold("cutover_disabled").unwrap();
     ask(&split, "SELECT shard_split_cutover($1, max_fence => '400 ms', attempts => 10)");
     split.wait_held("cutover_disabled", LIMIT).unwrap();
@@ -196,7 +197,7 @@ fn attempts_keep_to_their_fence() {
     writer.batch_execute("COMMIT").unwrap();
     split.wait("completed", LIMIT).unwrap();
     assert_eq!(rows(&cluster, 0), rows(&cluster, 1));
-    // Writers have waited for those in vain, too.
+    // Writers have waited for the failed attempts as well.
     let fence: f64 = split.metric("fence_ms::float8").unwrap();
     assert!(fence >= waited, "{fence}, {waited}");
 }
@@ -225,7 +226,7 @@ fn a_cutover_begins_within_its_window() {
     to_pending(&split);
     ask(&split, "SELECT shard_split_cutover($1, not_before => clock_timestamp() + interval '3 s')");
     wait_for(&split, "the cutover, not before");
-    // It follows its source meanwhile.
+    // It applies changes meanwhile.
     client(&cluster).batch_execute(&insert("moves", 9001)).unwrap();
     let mut target = cluster.servers[1].superuser(DATABASE).unwrap();
     wait::until_true(&mut target, "the row", LIMIT, "SELECT count(*) = 1 FROM items WHERE id = 9001")
@@ -253,7 +254,7 @@ fn a_window_that_is_over_ends_the_cutover() {
     assert_eq!(given_up.sqlstate(), Some("55P03"), "{given_up}");
     writer.batch_execute("COMMIT").unwrap();
     split.wait_settled(LIMIT).unwrap();
-    // Nor is it begun when the window ends while nobody works.
+    // A cutover does not begin either if the window ends while no worker runs.
     split.call("pause").unwrap();
     ask(&split, "SELECT shard_split_cutover($1, until => clock_timestamp() + interval '1 s')");
     let mut master = cluster.superuser().unwrap();
@@ -288,13 +289,13 @@ fn what_cannot_be_is_refused() {
     assert_eq!(state("SELECT shard_split_rehearse($1, '0')"), "22023");
     ask(&split, "SELECT shard_split_cutover($1, not_before => clock_timestamp() + interval '1 h')");
     assert_eq!(state("SELECT shard_split_rehearse($1)"), "55000");
-    // Asked for again, it is without a window.
+    // Requested again, it has no window.
     cut_over_and_compare(&cluster, &split);
     assert_eq!(state("SELECT shard_split_rehearse($1)"), "55000");
     drop(source(&cluster));
 }
 
-/// What is asked for last counts, up to the transaction that decides.
+/// The last request counts, up to the transaction that decides.
 #[test]
 #[ignore = "make test-all: another window; make test has a_cutover_begins_within_its_window"]
 fn a_cutover_under_way_is_put_off_by_another_window() {
@@ -312,7 +313,7 @@ fn a_cutover_under_way_is_put_off_by_another_window() {
     cut_over_and_compare(&cluster, &split);
 }
 
-/// An infinite moment is nothing that could be counted with, and no error of every later call.
+/// An infinite end of the window is allowed, and causes no errors in later calls.
 #[test]
 #[ignore = "make test-all: a window without an end; make test has what_cannot_be_is_refused"]
 fn a_window_may_have_no_end() {

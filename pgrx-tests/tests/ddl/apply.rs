@@ -1,11 +1,11 @@
-//! Changes of the source's tables that a split makes on its target as well: `on_ddl => 'apply'`.
+//! Changes of the source's tables that a split also makes on its target: `on_ddl => 'apply'`.
 
+use shardmaster_tests::attacker::{is_mover, own_the_table, session};
 use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE};
 use shardmaster_tests::env::at_most;
 use shardmaster_tests::fixture::{LIMIT, by_owner, cluster_of, load, plan, state_of};
-use shardmaster_tests::mallory::{is_mover, own_the_table, session};
+use shardmaster_tests::single_fault::SingleFault;
 use shardmaster_tests::split::Split;
-use shardmaster_tests::strike::Strike;
 use shardmaster_tests::wait;
 use shardmaster_tests::workload::{Sharding, Workload};
 use std::time::{Duration, Instant};
@@ -18,7 +18,7 @@ fn start(split: &Split<'_>, on_ddl: &str) -> Result<(), postgres::Error> {
     split.superuser().unwrap().batch_execute(&call)
 }
 
-/// Its changes are replayed, and all is copied.
+/// Returns a split that applies DDL and has copied everything.
 fn pending(cluster: &Cluster) -> Split<'_> {
     let split = plan(cluster);
     assert_eq!(state_of(&start(&split, "'always'").unwrap_err()), "22023");
@@ -28,7 +28,7 @@ fn pending(cluster: &Cluster) -> Split<'_> {
     split
 }
 
-/// All rows of the moving keys, with all that they hold.
+/// Returns all rows of the moving keys, with all their columns.
 fn rows(cluster: &Cluster, server: usize, table: &str) -> Vec<String> {
     let query = format!(
         "SELECT to_jsonb(t)::text FROM {table} t WHERE to_jsonb(t)::text ~ '\"(moves|tenant-0[0-9]*[02468])\"' ORDER BY 1"
@@ -37,7 +37,7 @@ fn rows(cluster: &Cluster, server: usize, table: &str) -> Vec<String> {
     rows.iter().map(|row| row.get(0)).collect()
 }
 
-/// Columns with their types, and those that are NOT NULL.
+/// Returns the columns with their types and NOT NULL.
 fn columns(cluster: &Cluster, server: usize) -> String {
     let query = "SELECT string_agg(format('%s %s%s', attname, format_type(atttypid, atttypmod), CASE WHEN attnotnull THEN ' !' END), ', ' ORDER BY attname)
                    FROM pg_attribute WHERE attrelid = 'items'::regclass AND attnum > 0 AND NOT attisdropped";
@@ -80,7 +80,7 @@ fn columns_change_on_the_target_as_on_the_source() {
     .enumerate()
     {
         by_owner(&cluster, 0, &format!("ALTER TABLE items {change}"));
-        // An array is none of the types that are brought over.
+        // Array types are not applied.
         if change.contains("tags") {
             let text = "column \"tags\"";
             wait::until("the array to be waited for", LIMIT, || {
@@ -97,7 +97,7 @@ fn columns_change_on_the_target_as_on_the_source() {
             &format!("UPDATE items SET val = 'change {n}' WHERE tenant = 'moves' AND id = {n}"),
         );
         if change == "DROP COLUMN more" {
-            // What is on the target is not destroyed: it is the target's own from now on.
+            // The target's column is not dropped. It belongs to the target alone from now on.
             split.wait_for_event("column \"more\" was dropped", LIMIT).unwrap();
             by_owner(&cluster, 1, "ALTER TABLE items DROP COLUMN more");
         }
@@ -118,7 +118,7 @@ fn columns_change_on_the_target_as_on_the_source() {
     ends(&cluster, &split);
 }
 
-/// What does not mean the same on the target is for its operator.
+/// Changes that do not mean the same on the target are left to the operator.
 #[test]
 fn what_is_not_certain_is_waited_for() {
     let cluster = cluster_of(&[], TABLE);
@@ -132,7 +132,7 @@ fn what_is_not_certain_is_waited_for() {
     assert!(!columns(&cluster, 1).contains("more"));
     by_owner(&cluster, 1, "ALTER TABLE items ADD COLUMN more int DEFAULT 7");
     until_alike(&cluster, &split, "a default");
-    // Somebody has made a view of it there.
+    // Somebody has created a view of it there.
     by_owner(&cluster, 1, "CREATE VIEW items_of_b AS SELECT val FROM items");
     by_owner(&cluster, 0, "ALTER TABLE items ALTER COLUMN val TYPE text");
     wait::until("the refusal to be told", LIMIT, || {
@@ -147,8 +147,8 @@ fn what_is_not_certain_is_waited_for() {
     ends(&cluster, &split);
 }
 
-/// Another type would have the server show these again for every row: nobody of other keys is kept
-/// out for that long, and none of their code runs.
+/// The server would check these again for every row after a change of the type. Clients of other keys are not
+/// kept out for so long, and none of the owner's code runs.
 #[test]
 #[ignore = "make test-all: types that cost a scan; make test has what_is_not_certain_is_waited_for"]
 fn a_type_that_rows_are_looked_through_for_is_waited_for() {
@@ -165,7 +165,7 @@ fn a_type_that_rows_are_looked_through_for_is_waited_for() {
         let split = pending(&cluster);
         let change = "ALTER TABLE items ALTER COLUMN val TYPE varchar(80)";
         by_owner(&cluster, 0, change);
-        // What takes a moment is done all the same.
+        // A change that takes only a moment is still made.
         by_owner(&cluster, 0, "ALTER TABLE items ADD COLUMN more int");
         wait::until("the type to be waited for", LIMIT, || {
             let waits: Option<String> = split.metric("waiting_for")?;
@@ -182,7 +182,7 @@ fn a_type_that_rows_are_looked_through_for_is_waited_for() {
     }
 }
 
-/// Somebody reads there for hours: others read meanwhile.
+/// A long-running reader of the target does not make others wait.
 #[test]
 #[ignore = "make test-all: locks on the target; make test has what_is_not_certain_is_waited_for"]
 fn clients_of_the_target_wait_for_a_moment() {
@@ -206,7 +206,7 @@ fn clients_of_the_target_wait_for_a_moment() {
     ends(&cluster, &split);
 }
 
-/// The owner of the target's table has his code ready between a step's look and what is done after it.
+/// The owner of the target's table has code that would run between a step's look and the change after it.
 #[test]
 fn what_is_done_on_the_target_runs_no_code_of_its_owner() {
     let cluster = cluster_of(&[], TABLE);
@@ -218,7 +218,7 @@ fn what_is_done_on_the_target_runs_no_code_of_its_owner() {
     session(&cluster, "shard_a")
         .batch_execute("ALTER TABLE items ALTER COLUMN val TYPE varchar(80), ADD COLUMN more int")
         .unwrap();
-    // The step is over, and what was changed on the source is about to be done.
+    // The step is over, and the source's change is about to be applied.
     let query = "SELECT count(*) > 0 FROM pg_stat_activity WHERE application_name LIKE '%lease' AND wait_event_type = 'Lock'";
     let mut looks = cluster.servers[0].superuser(DATABASE).unwrap();
     let mut waits = || -> bool { looks.query_one(query, &[]).unwrap().get(0) };
@@ -240,24 +240,23 @@ fn what_is_done_on_the_target_runs_no_code_of_its_owner() {
     ends(&cluster, &split);
 }
 
-/// Faults were met at so many points; there are none any more.
-/// Once each, whenever the worker ends.
+/// Faults happen at these points. The change is made exactly once, whenever the worker ends.
 #[test]
 fn a_change_is_made_once() {
     let cluster = cluster_of(&[], TABLE);
     let split = pending(&cluster);
     for (n, kind) in ["kill", "error", "exit"].into_iter().enumerate().take(at_most(1)) {
-        let strike = Strike::arm(&cluster, "reshape_replayed", kind).unwrap();
+        let fault = SingleFault::arm(&cluster, "reshape_replayed", kind).unwrap();
         by_owner(&cluster, 0, &format!("ALTER TABLE items ADD COLUMN more_{n} int"));
         by_owner(&cluster, 0, &format!("UPDATE items SET more_{n} = id WHERE id % 3 = 0"));
-        strike.wait(LIMIT).unwrap();
+        fault.wait(LIMIT).unwrap();
         until_alike(&cluster, &split, kind);
     }
     assert!(!split.events().unwrap().contains("copied again"));
     ends(&cluster, &split);
 }
 
-/// The source changes once more before the split has gone on with what was done.
+/// The source changes again before the split has continued with the first change.
 #[test]
 #[ignore = "make test-all: two changes; make test has a_change_is_made_once"]
 fn a_change_is_gone_on_with() {
@@ -280,12 +279,11 @@ fn a_change_is_gone_on_with() {
     ends(&cluster, &split);
 }
 
-/// Everything that a writer can do, while its tables change before the copy, behind it, and with
-/// the fence a moment away.
+/// All kinds of writes, while the tables change before the copy, after it, and just before the fence.
 #[test]
 #[ignore = "make test-all: load; make test has columns_change_on_the_target_as_on_the_source"]
 fn an_application_migrates_its_source_alone() {
-    // Time for a cutover that takes changes in first, on a busy machine, too.
+    // The timeout leaves time for a cutover that first applies changes, even on a busy machine.
     let settings = ["fsync = off", "shardmaster.tail_interval = 20", "shardmaster.cutover_timeout = '60s'"];
     let cluster = Cluster::servers(2, &settings).unwrap();
     let mut workload = Workload::prepare(&cluster, load(Sharding::Directory(vec![0; 8]))).unwrap();
@@ -340,7 +338,7 @@ fn an_application_migrates_its_source_alone() {
     assert!(report.is_clean(), "{report}");
 }
 
-/// Ranges of ids, one of them by tenant.
+/// Ranges of ids, one of which is partitioned by tenant.
 const TREE: &str = "
     CREATE TABLE items (tenant text, id int, val text CHECK (val <> 'never'), code int DEFAULT 3, PRIMARY KEY (tenant, id)) PARTITION BY RANGE (id);
     CREATE INDEX ON items (code);
@@ -350,7 +348,7 @@ fn partition(name: &str, from: i32) -> String {
     format!("CREATE TABLE {name} PARTITION OF items FOR VALUES FROM ({from}) TO ({})", from + 1000)
 }
 
-/// The partitions of a server's table with their bounds, owners and rows.
+/// Returns the partitions of a server's table with their bounds, owners and rows.
 fn partitions(cluster: &Cluster, server: usize) -> Vec<String> {
     let query = "SELECT format('%s %s %s', p.relid, pg_get_expr(c.relpartbound, c.oid), pg_get_userbyid(c.relowner))
                    FROM pg_partition_tree('items') p JOIN pg_class c ON c.oid = p.relid WHERE p.level > 0 ORDER BY 1";
@@ -381,22 +379,22 @@ fn insert(cluster: &Cluster, id: i32) {
 #[ignore = "make test-all: each kind of partition; make test has a_partition_is_made_once"]
 fn partitions_come_over() {
     let cluster = cluster_of(&[], TREE);
-    // The target lacks one that the split has no row in, yet.
+    // The target lacks a partition in which the split has no row yet.
     by_owner(&cluster, 0, &partition("items_9", 9000));
     let split = pending(&cluster);
     assert_eq!(partitions(&cluster, 1).len(), 1);
     insert(&cluster, 9001);
     until_same_partitions(&cluster, &split, "one of before");
-    // Without a row, for the rows that clients bring after the cutover.
+    // The partition has no rows, and is needed for those that clients insert after the cutover.
     by_owner(&cluster, 0, &partition("items_2", 1000));
     until_same_partitions(&cluster, &split, "one without rows");
-    // Of another name, by the same bound.
+    // The partition has another name and the same bound.
     by_owner(&cluster, 1, &partition("there", 2000));
     by_owner(&cluster, 0, &partition("here", 2000));
     insert(&cluster, 2001);
     until_alike(&cluster, &split, "one that was there");
     by_owner(&cluster, 1, "ALTER TABLE there RENAME TO here");
-    // Two levels at once, with rows.
+    // Two levels are created at once, with rows.
     by_owner(
         &cluster,
         0,
@@ -410,7 +408,7 @@ fn partitions_come_over() {
     );
     until_same_partitions(&cluster, &split, "two levels");
     until_alike(&cluster, &split, "two levels");
-    // Rows that come with it.
+    // The partition is attached with rows.
     by_owner(
         &cluster,
         0,
@@ -421,12 +419,12 @@ fn partitions_come_over() {
     );
     until_same_partitions(&cluster, &split, "one with rows");
     until_alike(&cluster, &split, "one with rows");
-    // Rows that go with it; its place stays.
+    // The partition is detached with its rows. The target keeps its own.
     by_owner(&cluster, 0, "ALTER TABLE items DETACH PARTITION items_5");
     until_alike(&cluster, &split, "one that went");
     assert_eq!(partitions(&cluster, 1).len(), partitions(&cluster, 0).len() + 1);
     assert_eq!(rows(&cluster, 1, "items_5"), [""; 0]);
-    // What is detached is in no keyspace, and its rows would stay without a word.
+    // A detached table is in no keyspace, and its rows would stay unnoticed.
     let stays = "SELECT shard_table_add('items_5', NULL, policy => 'global')";
     cluster.superuser().unwrap().batch_execute(stays).unwrap();
     ends(&cluster, &split);
@@ -436,7 +434,7 @@ fn partitions_come_over() {
     assert_eq!(state_of(&refused.unwrap_err()), "23514");
 }
 
-/// What is in the way on the target is for its operator, and for its default partition.
+/// Obstacles on the target, such as a default partition with rows, are left to the operator.
 #[test]
 #[ignore = "make test-all: what is in a partition's way; make test has what_is_not_certain_is_waited_for"]
 fn a_partition_that_is_refused_is_waited_for_once_it_has_rows() {
@@ -461,7 +459,7 @@ fn a_partition_that_is_refused_is_waited_for_once_it_has_rows() {
     by_owner(&cluster, 1, "DROP TABLE items_2");
     until_same_partitions(&cluster, &split, "once it may come");
     until_alike(&cluster, &split, "once it may come");
-    // Takes everything: nothing is made beside it.
+    // This partition accepts every row, so none is created beside it.
     by_owner(&cluster, 1, "CREATE TABLE items_d PARTITION OF items DEFAULT");
     by_owner(&cluster, 0, &partition("items_3", 2000));
     insert(&cluster, 2001);
@@ -476,10 +474,10 @@ fn a_partition_is_made_once() {
     let split = pending(&cluster);
     for (n, kind) in ["kill", "error", "exit"].into_iter().enumerate().take(at_most(1)) {
         let n = n as i32 + 1;
-        let strike = Strike::arm(&cluster, "reshape_placed", kind).unwrap();
+        let fault = SingleFault::arm(&cluster, "reshape_placed", kind).unwrap();
         by_owner(&cluster, 0, &partition(&format!("more_{n}"), n * 1000));
         insert(&cluster, n * 1000);
-        strike.wait(LIMIT).unwrap();
+        fault.wait(LIMIT).unwrap();
         until_alike(&cluster, &split, kind);
     }
     assert_eq!(partitions(&cluster, 0), partitions(&cluster, 1));

@@ -1,13 +1,13 @@
-//! Definitions that are changed while rows move, on either side and at every moment: the
-//! split ends right to the row, or with an error; never silently wrong.
+//! Definitions that change while rows move, on either side and at every moment. The split ends with the
+//! correct rows, or with an error; never silently wrong.
 
 use postgres::Client;
 use shardmaster_tests::cluster::{Cluster, DATABASE};
-use shardmaster_tests::ending::{Ending, Rows, ends_well, held};
 use shardmaster_tests::env::{at_most, is_long_run};
 use shardmaster_tests::fixture::{LIMIT, cluster_of, plan, source, to_pending};
 use shardmaster_tests::server::Server;
 use shardmaster_tests::split::Split;
+use shardmaster_tests::split_outcome::{Rows, SplitOutcome, ends_well, held};
 use shardmaster_tests::wait;
 
 const TABLE: &str =
@@ -55,7 +55,7 @@ fn number(client: &mut Client, query: &str) -> i64 {
     client.query_one(query, &[]).unwrap().get(0)
 }
 
-/// On the target while it tails, and what the source gets meanwhile; the error that ends it.
+/// Changes the target while the split tails, and changes the source meanwhile. Returns the error that ends the split.
 fn changed_on_the_target(statements: &str, meanwhile: &str) -> (Cluster, String) {
     let cluster = cluster();
     let text = {
@@ -76,7 +76,7 @@ fn subscribe(cluster: &Cluster) {
     target(cluster).batch_execute(&subscription).unwrap();
 }
 
-/// What finish deletes on the source would be deleted on the target.
+/// The rows that finish deletes on the source would also be deleted on the target.
 #[test]
 fn a_target_that_subscribes_to_its_source_is_refused() {
     if is_long_run() {
@@ -96,7 +96,7 @@ fn a_target_that_subscribes_to_its_source_is_refused() {
     ends_well(&late, &split, &expected).refusal();
 }
 
-/// Its apply worker would be sent away for good by the first change of a moved key.
+/// The first change of a moved key would stop its apply worker for good.
 #[test]
 fn a_source_that_subscribes_is_refused() {
     let cluster = cluster();
@@ -112,7 +112,7 @@ fn a_source_that_subscribes_is_refused() {
     assert_eq!(split.findings().unwrap(), [""; 0]);
 }
 
-/// A publication of all tables has the agent's in it, which a subscriber does not have.
+/// A publication of all tables contains the agent's, which a subscriber does not have.
 #[test]
 #[ignore = "make test-all: the publisher's side; make test has ddl::logical_replication::a_reader_or_a_writer_by_replication_that_comes_meanwhile_is_told"]
 fn a_publication_of_all_tables_that_somebody_reads_is_refused() {
@@ -123,7 +123,7 @@ fn a_publication_of_all_tables_that_somebody_reads_is_refused() {
     reads.batch_execute(TABLE).unwrap();
     source(&cluster).batch_execute("CREATE PUBLICATION everything FOR ALL TABLES").unwrap();
     let split = plan(&cluster);
-    // Nobody reads it.
+    // Nobody reads the publication.
     assert_eq!(split.findings().unwrap(), [""; 0]);
     let subscribe = "CREATE SUBSCRIPTION reads CONNECTION";
     reads.batch_execute(&format!("{subscribe} '{conninfo}' PUBLICATION everything")).unwrap();
@@ -134,7 +134,7 @@ fn a_publication_of_all_tables_that_somebody_reads_is_refused() {
         ),
         "{found}"
     );
-    // The way out: by name, then without a word of the other.
+    // First a publication by name is created, and then the other one is dropped.
     source(&cluster).batch_execute("CREATE PUBLICATION named FOR TABLE items").unwrap();
     let caught_up = "SELECT pg_current_wal_lsn() <= (SELECT confirmed_flush_lsn FROM pg_replication_slots)";
     wait::until_true(&mut source(&cluster), "the reader to catch up", LIMIT, caught_up).unwrap();
@@ -150,7 +150,7 @@ fn a_publication_of_all_tables_that_somebody_reads_is_refused() {
     wait::until_true(&mut reads, "the deletes to arrive", LIMIT, moved).unwrap();
 }
 
-/// Rows of two tables, by table.
+/// Returns the numbers of rows of two tables.
 fn both(cluster: &Cluster, server: usize) -> (i64, i64) {
     let mut client = side(cluster, server);
     (
@@ -159,8 +159,8 @@ fn both(cluster: &Cluster, server: usize) -> (i64, i64) {
     )
 }
 
-/// What finish has deleted on the source is on the target alone: it is not filled from what
-/// the source has left.
+/// The rows that finish has deleted on the source are on the target alone. The target is not filled again
+/// from what the source still has.
 #[test]
 fn a_target_set_back_while_finish_deletes_keeps_its_rows() {
     let cluster = cluster_of(&[], &format!("{TABLE}; CREATE TABLE items2 (LIKE items INCLUDING ALL)"));
@@ -199,7 +199,7 @@ fn a_target_set_back_while_finish_deletes_keeps_its_rows() {
 const UNSEEN: &str = "UPDATE items SET val = 'acknowledged' WHERE tenant = 'moves' AND id = 2;
                       DELETE FROM items WHERE tenant = 'moves' AND id = 4";
 
-/// Ways to end it, the second one with the triggers exactly as they were.
+/// Ways to enable the triggers again. The second one leaves the triggers exactly as they were.
 const ENABLE: [&str; 2] = [
     "ALTER TABLE items ENABLE TRIGGER ALL",
     "DO $$DECLARE t name; BEGIN
@@ -209,7 +209,7 @@ const ENABLE: [&str; 2] = [
      END$$",
 ];
 
-/// What a client was told to be written, if it was.
+/// Returns the rows after a write that a client was told is committed, if it was.
 fn acknowledged(before: &Rows, committed: bool) -> Rows {
     let change = |(id, text): &(i32, String)| match id {
         2 if committed => Some((2, "acknowledged 2".to_owned())),
@@ -219,7 +219,7 @@ fn acknowledged(before: &Rows, committed: bool) -> Rows {
     before.iter().filter_map(change).collect()
 }
 
-/// A transaction that writes behind disabled triggers is open across the cutover.
+/// A transaction that wrote while the triggers were disabled is open across the cutover.
 fn open_across_the_cutover(enable: &str, prepared: bool) {
     let cluster = cluster();
     let split = pending(&cluster);
@@ -252,7 +252,7 @@ fn the_cutover_does_not_pass_one_that_leaves_the_triggers_as_they_were() {
     }
 }
 
-/// After the cutover the same is refused by finish.
+/// After the cutover, finish refuses the same change.
 fn unseen_after_the_cutover(enable: &str) {
     let cluster = cluster();
     let split = completed(&cluster);
@@ -273,8 +273,8 @@ fn finish_sees_it_where_the_triggers_are_as_they_were() {
     unseen_after_the_cutover(ENABLE[1]);
 }
 
-/// Resumed or by itself, the split must not take rows for copied that are others by then: as
-/// long as both sides are not alike it waits, and then it copies the table again.
+/// Whether it is resumed or continues by itself, the split must not treat rows as copied that have changed.
+/// It waits as long as both sides differ, and then copies the table again.
 #[test]
 #[ignore = "make test-all: the target's columns; make test has ddl::schema_change::once_both_sides_are_alike_the_split_goes_on"]
 fn a_target_whose_columns_change_has_its_rows_anew_or_is_waited_for() {
@@ -297,11 +297,11 @@ fn a_target_whose_columns_change_has_its_rows_anew_or_is_waited_for() {
         source(&cluster).batch_execute("UPDATE items SET code = code + 17 WHERE id <= 20").unwrap();
         let expected = held(&cluster, 0).unwrap();
         let ending = ends_well(&cluster, &split, &expected);
-        assert_eq!(matches!(ending, Ending::Finished), is_alike, "{change}: {ending:?}");
+        assert_eq!(matches!(ending, SplitOutcome::Finished), is_alike, "{change}: {ending:?}");
     }
 }
 
-/// A column that is dropped and added again, with the same name, type and place.
+/// A column is dropped and added again, with the same name, type and position.
 #[test]
 #[ignore = "make test-all: a column made again; make test has ddl::resume::what_makes_copied_rows_wrong_copies_them_again"]
 fn a_column_made_again_on_the_source_is_copied_again_or_refused() {
@@ -314,7 +314,7 @@ fn a_column_made_again_on_the_source_is_copied_again_or_refused() {
     ends_well(&cluster, &split, &expected);
 }
 
-/// The worker that comes next finds another source than the one the split was installed on.
+/// The next worker finds a source that differs from the one on which the split was installed.
 #[test]
 #[ignore = "make test-all: before the copy; make test has ddl::schema_change::a_change_within_the_copy_begins_it_again"]
 fn a_source_that_changes_before_the_copy_is_refused() {
@@ -351,7 +351,7 @@ fn a_primary_key_in_another_order_loses_no_change() {
     ends_well(&cluster, &split, &expected);
 }
 
-/// What would change rows on their way into the target, or keep it from its promises.
+/// Changes that would alter copied rows, or break what the target guarantees.
 #[test]
 fn what_comes_to_the_target_during_the_split_is_refused() {
     let trigger = |body: &str| {
@@ -375,7 +375,7 @@ fn what_comes_to_the_target_during_the_split_is_refused() {
                 .into(),
             "UPDATE items SET code = 999 WHERE tenant = 'moves' AND id = 2",
         ),
-        // The source does not promise it: two rows have the same value there.
+        // The source does not guarantee it: two rows have the same value there.
         ("ALTER TABLE items ADD UNIQUE (tenant, val) DEFERRABLE".into(), update),
     ];
     for (statements, meanwhile) in cases.into_iter().take(at_most(1)) {
@@ -402,7 +402,7 @@ fn a_row_that_another_table_references_is_not_deleted() {
 const HEIR: &str = "CREATE TABLE heir (LIKE items INCLUDING ALL);
                     INSERT INTO heir SELECT 'moves', i, 'heir', i FROM generate_series(1001, 1010) i";
 
-/// A table that comes to inherit from a moving one keeps its rows.
+/// A table that inherits from a moving one keeps its rows.
 #[test]
 fn rows_of_an_heir_survive() {
     if is_long_run() {
@@ -427,7 +427,7 @@ fn rows_of_an_heir_survive() {
     assert_eq!(number(&mut source(&over), "SELECT count(*) FROM heir"), 10);
 }
 
-/// The last snapshot does not show it any more.
+/// The last snapshot no longer shows it.
 #[test]
 #[ignore = "make test-all: the last moment; make test has rows_of_an_heir_survive"]
 fn an_heir_that_comes_behind_the_last_snapshot_sets_the_cutover_back() {
@@ -455,7 +455,7 @@ const PARTS: &str = "CREATE TABLE items (tenant text, id int, val text, code int
     CREATE TABLE p1 PARTITION OF items FOR VALUES FROM (0) TO (300);
     CREATE TABLE p2 PARTITION OF items FOR VALUES FROM (300) TO (10000)";
 
-/// Rolls back after a stranger's row came to the target; it is left alone.
+/// Rolls back after somebody else's row came to the target. The row is left alone.
 fn stranger_survives(definition: &str, statements: &[&str]) {
     let cluster = cluster_of(&[], definition);
     let split = pending(&cluster);
@@ -463,7 +463,7 @@ fn stranger_survives(definition: &str, statements: &[&str]) {
     for statement in statements {
         target(&cluster).batch_execute(statement).unwrap();
     }
-    // Refused or not: the stranger's row stays, and the source keeps its own.
+    // Whether the rollback is refused or not, the other row stays, and the source keeps its own rows.
     if split.call("rollback").is_ok() {
         let _ = split.wait("rolled_back", LIMIT);
     }
@@ -489,8 +489,8 @@ fn a_rollback_leaves_rows_alone_that_came_past_the_guard() {
     stranger_survives(PARTS, &[&format!("BEGIN; {detach}; {fill}; {attach}; COMMIT")]);
 }
 
-/// One partition of the target emptied does not explain the rows that another one took along, also where its bound is
-/// theirs by then.
+/// An emptied partition of the target does not explain missing rows that a detached partition took along,
+/// even if it now has the same bound.
 #[test]
 fn finish_misses_the_rows_of_a_detached_partition() {
     let with_default = format!("{PARTS}; CREATE TABLE pd PARTITION OF items DEFAULT");
@@ -513,7 +513,7 @@ fn finish_misses_the_rows_of_a_detached_partition() {
     }
 }
 
-/// The target computes a generated column by itself: another expression gives other rows.
+/// The target computes a generated column itself, so another expression gives other rows.
 #[test]
 fn generated_columns_that_differ_are_found() {
     let cluster = cluster();

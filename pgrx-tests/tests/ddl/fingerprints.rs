@@ -1,5 +1,5 @@
-//! Of tables that were looked at, one number says whether they may be others by now. Whatever becomes of anything that
-//! the look was read from, it is another one; and it stays what it was while nothing does.
+//! Fingerprints of tables. One number says whether tables may have changed since they were looked at. It
+//! changes with anything that the look has read, and does not change otherwise.
 
 use postgres::{Client, SimpleQueryMessage};
 use shardmaster_tests::server::Server;
@@ -16,7 +16,7 @@ const REACHES: &str = include_str!("../../../sql/agent/reaches.sql");
 const WHOLE: &str = include_str!("../../../sql/agent/whole.sql");
 const GENERATED: &str = include_str!("../../../sql/agent/generated.sql");
 
-/// The lists that a look gives, in its order.
+/// The lists of a look, in its order.
 const LISTS: [&str; 11] = [
     "relations",
     "types",
@@ -31,10 +31,10 @@ const LISTS: [&str; 11] = [
     "words",
 ];
 
-/// What names of the split's triggers begin with.
+/// The prefix of the names of the split's triggers.
 const PREFIX: &str = "shardmaster_1_s_";
 
-/// The number over lists, each of which is what this makes of its name and its place.
+/// Returns the query of the number over lists, each of which `list` makes of its name and position.
 fn number(list: impl Fn(&str, usize) -> String, prefix: &str) -> String {
     LISTS.iter().zip(1..).fold(STAMP.replace("{prefix}", prefix), |text, (name, place)| {
         let of = if place > 9 { "name" } else { "oid" };
@@ -42,7 +42,7 @@ fn number(list: impl Fn(&str, usize) -> String, prefix: &str) -> String {
     })
 }
 
-/// The look, as a split's worker has it of four tables, of which one is of texts that name something.
+/// Returns the look of a split's worker at four tables, one of which has texts that name other objects.
 fn look() -> String {
     let code = CODE
         .replace("{reaches}", REACHES)
@@ -79,20 +79,20 @@ fn look() -> String {
     format!("SELECT seen ->> 'stamp', {tables}, {} FROM ({query}) AS look (seen)", lists.join(", "))
 }
 
-/// What a look at the tables has given.
-struct Seen {
+/// The result of a look at the tables.
+struct Observation {
     lists: Vec<Option<String>>,
     stamp: String,
     tables: String,
 }
 
-struct Looker {
+struct Observer {
     session: Client,
     look: String,
 }
 
-impl Looker {
-    fn of(server: &Server) -> Looker {
+impl Observer {
+    fn of(server: &Server) -> Observer {
         let mut session = server.superuser("postgres").unwrap();
         let pinned =
             "SET search_path = pg_catalog, pg_temp; SET enable_hashjoin = off; SET enable_mergejoin = off;
@@ -100,7 +100,7 @@ impl Looker {
         session.batch_execute(pinned).unwrap();
         let ask = number(|_, place| format!("${place}"), &format!("'{PREFIX}'"));
         session.batch_execute(&format!("PREPARE number AS SELECT {ask}")).unwrap();
-        Looker { session, look: look() }
+        Observer { session, look: look() }
     }
 
     fn row(&mut self, query: &str) -> Vec<Option<String>> {
@@ -114,15 +114,15 @@ impl Looker {
         answer.iter().find_map(row).unwrap()
     }
 
-    fn look(&mut self) -> Seen {
+    fn look(&mut self) -> Observation {
         let mut row = self.row(&self.look.clone());
         let lists = row.split_off(2);
         let [stamp, tables] = row.try_into().unwrap();
-        Seen { lists, stamp: stamp.unwrap(), tables: tables.unwrap() }
+        Observation { lists, stamp: stamp.unwrap(), tables: tables.unwrap() }
     }
 
-    /// The number by now, over the lists of a look of before.
-    fn number(&mut self, seen: &Seen) -> String {
+    /// Returns the current number over the lists of an earlier look.
+    fn number(&mut self, seen: &Observation) -> String {
         let quoted =
             |list: &Option<String>| list.as_ref().map_or("NULL".to_owned(), |list| format!("'{list}'"));
         let lists: Vec<String> = seen.lists.iter().map(quoted).collect();
@@ -130,7 +130,7 @@ impl Looker {
     }
 }
 
-/// Each statement of a line by itself.
+/// Runs each statement of a line by itself.
 fn execute(session: &mut Client, line: &str) {
     for statement in line.split("; ") {
         session.batch_execute(statement).map_err(|error| format!("{statement}: {error}")).unwrap();
@@ -144,7 +144,7 @@ fn what_a_look_was_read_from_has_another_number_once_it_changes() {
     owner.batch_execute(SETUP).unwrap();
     owner.batch_execute("SET client_min_messages = error").unwrap();
     owner.batch_execute("VACUUM ANALYZE").unwrap();
-    let mut looker = Looker::of(&server);
+    let mut looker = Observer::of(&server);
     let mut seen = looker.look();
     assert_eq!(looker.number(&seen), seen.stamp);
     for line in HARMLESS.lines() {

@@ -1,5 +1,5 @@
-//! Users change their tables while a split runs as if it were not there: no name, no dependency and no lock of its objects is in
-//! their way, but for the columns by which it tells rows.
+//! Users change their tables during a split as if there were none. No name, dependency or lock of its objects
+//! blocks them, except for the columns that identify rows.
 
 use postgres::Client;
 use shardmaster_tests::cluster::{Cluster, DATABASE};
@@ -15,12 +15,12 @@ const TABLES: &str = "
     CREATE TABLE parts_1 PARTITION OF parts FOR VALUES FROM (8000) TO (9000);
     GRANT ALL ON items_1, more, others, parts, parts_1 TO PUBLIC";
 
-/// Each is undone: what becomes of a split whose tables differ is another test's.
+/// Each change is undone, because other tests cover splits whose tables differ.
 const CHANGES: [&str; 26] = [
     "ALTER TABLE items ATTACH PARTITION more FOR VALUES FROM (5000) TO (6000)",
     "ALTER TABLE items ATTACH PARTITION more FOR VALUES FROM (5000) TO (6000); ALTER TABLE items DETACH PARTITION more",
     "ALTER TABLE items ATTACH PARTITION more FOR VALUES FROM (5000) TO (6000); ALTER TABLE items ATTACH PARTITION others FOR VALUES FROM (6000) TO (7000)",
-    // A partitioned one, whose partitions have clones of both.
+    // This is a partitioned table, whose partitions have clones of both triggers.
     "ALTER TABLE items ATTACH PARTITION parts FOR VALUES FROM (8000) TO (9000)",
     "ALTER TABLE parts DETACH PARTITION parts_1; ALTER TABLE items ATTACH PARTITION parts_1 FOR VALUES FROM (8000) TO (9000)",
     "ALTER TABLE items DETACH PARTITION items_1",
@@ -46,7 +46,7 @@ const CHANGES: [&str; 26] = [
     "ALTER TABLE more SET (fillfactor = 70), ENABLE ROW LEVEL SECURITY",
 ];
 
-/// Of columns by which rows are told: the conditions of triggers name them.
+/// Changes of columns that identify rows. The conditions of triggers name them.
 const REFUSED: [(&str, &str); 4] = [
     ("ALTER TABLE more ALTER tenant TYPE varchar(2000)", "0A000"),
     ("ALTER TABLE more ALTER id TYPE bigint", "0A000"),
@@ -74,7 +74,7 @@ fn cluster() -> Cluster {
     cluster
 }
 
-/// Within a transaction that is rolled back; now and then the split has a lock of its own for a moment.
+/// Makes a change in a transaction that is rolled back. Now and then the split holds a lock for a moment.
 fn tried(session: &mut Client, change: &str) -> String {
     for _ in 0..20 {
         session.batch_execute("BEGIN").unwrap();
@@ -137,8 +137,8 @@ fn all_tried_once_finished(cluster: &Cluster) {
     }
 }
 
-/// One moving table becomes a partition of another: the split says so before it copies a row by both, and goes on once they are
-/// apart again.
+/// A moving table becomes a partition of another. The split reports this before it copies a row by both, and
+/// continues once they are separate again.
 #[test]
 fn a_moving_table_becomes_a_partition_of_another() {
     let cases = [("dual_write", 0..2), ("cutover_pending", 0..1), ("cutover_pending", 1..2)];
@@ -158,7 +158,7 @@ fn a_moving_table_becomes_a_partition_of_another() {
         }
         let said = split.failure(LIMIT).unwrap();
         assert!(said.contains("public.items and public.more have become one partition tree"), "{said}");
-        // Writers go on, by both names, and are captured by both.
+        // Writers continue by both names, and are captured by both.
         if sides.contains(&0) {
             on(
                 &cluster,
@@ -190,7 +190,7 @@ fn on(cluster: &Cluster, servers: &std::ops::Range<usize>, statements: &str) {
     }
 }
 
-/// Behind the cutover nothing is copied any more: a finish deletes what has moved, and nothing else.
+/// After the cutover nothing is copied any more. Finish deletes what has moved, and nothing else.
 #[test]
 #[ignore = "make test-all: a later moment; make test has a_moving_table_becomes_a_partition_of_another"]
 fn behind_the_cutover_as_well() {
@@ -208,7 +208,7 @@ fn behind_the_cutover_as_well() {
     }
 }
 
-/// A split that has begun with version 0.1, whose triggers have no number of their table, ends with these.
+/// A split that began with version 0.1, whose triggers' names lack the number of their table, ends with these.
 #[test]
 #[ignore = "make test-all: names of 0.1; make test has masters::extension_update::an_update_in_the_middle_of_splits_loses_nothing"]
 fn triggers_with_the_names_of_an_earlier_version_go_on() {

@@ -1,9 +1,10 @@
-//! Logical replication of a shard's tables that comes while a split runs.
+//! Logical replication of a shard's tables that starts while a split runs.
 
 use shardmaster_tests::fixture::{LIMIT, by_superuser, cluster, plan, source, to_pending};
 use shardmaster_tests::wait;
 
-/// One that comes while a split runs its operator hears of from the split, which goes on; so he does of a subscription.
+/// If a publication gets a reader while a split runs, the split tells its operator and continues. So it does
+/// for a subscription of the source.
 #[test]
 fn a_reader_or_a_writer_by_replication_that_comes_meanwhile_is_told() {
     let cluster = cluster(&["wal_level = logical"]);
@@ -28,7 +29,7 @@ fn a_reader_or_a_writer_by_replication_that_comes_meanwhile_is_told() {
         .batch_execute("DROP PUBLICATION everything; SELECT pg_drop_replication_slot('reads')")
         .unwrap();
     split.wait_settled(LIMIT).unwrap();
-    // Of one on the target the split stops: it would write between its rows.
+    // A subscription of the target stops the split, because it would write between the split's rows.
     by_superuser(
         &cluster,
         0,

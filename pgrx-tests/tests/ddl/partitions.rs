@@ -1,5 +1,5 @@
-//! Partitions that come, with rows and without, at every stage of a split: each of their
-//! rows is moved, refused or waited for.
+//! Partitions that appear, with rows and without, at every stage of a split. Each of their rows is moved,
+//! refused or waited for.
 
 use postgres::{Client, NoTls};
 use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE, OWNER};
@@ -10,7 +10,7 @@ use shardmaster_tests::fixture::{
 use shardmaster_tests::split::Split;
 use shardmaster_tests::wait;
 
-/// Three levels: ranges of ids, one of them by hash, one by tenant and there by ranges again.
+/// Three levels: ranges of ids, one of which is partitioned by hash, and one by tenant and then by ranges again.
 const TREE: &str = "
     CREATE TABLE items (tenant text, id int, val text, code int, PRIMARY KEY (tenant, id)) PARTITION BY RANGE (id);
     CREATE TABLE items_1 PARTITION OF items FOR VALUES FROM (0) TO (200);
@@ -22,7 +22,7 @@ const TREE: &str = "
     CREATE TABLE items_3m PARTITION OF items_3 FOR VALUES IN ('moves') PARTITION BY RANGE (id);
     CREATE TABLE items_3m1 PARTITION OF items_3m FOR VALUES FROM (400) TO (700)";
 
-/// A partition that both sides get, with rights for clients.
+/// Creates a partition on both sides, with rights for clients.
 fn create_both(cluster: &Cluster, name: &str, from: i32) {
     for server in [1, 0] {
         run(cluster, server, &partition(name, from));
@@ -36,8 +36,8 @@ fn partition(name: &str, from: i32) -> String {
     )
 }
 
-/// A table beside the partitioned one, its columns in another order and one dropped, with
-/// ten rows of the moving tenant and one of another.
+/// A table beside the partitioned one, with its columns in another order and one dropped. It has ten rows of
+/// the moving tenant and one of another.
 fn loose(name: &str, from: i32) -> String {
     format!(
         "CREATE TABLE {name} (gone int, code int, val text, id int NOT NULL, tenant text NOT NULL);
@@ -62,8 +62,8 @@ fn insert(session: &mut Client, table: &str, id: i32) -> Result<u64, postgres::E
     session.execute(&format!("INSERT INTO {table} VALUES ('moves', $1, 'client', 0)"), &[&id])
 }
 
-/// A partition made on the target after the guard refuses early clients; one made on the
-/// source captures from its first row.
+/// A partition that is created on the target after the guard refuses early clients. One that is created on
+/// the source is captured from its first row.
 #[test]
 fn partitions_made_during_a_split_are_captured_and_guarded() {
     let cluster = cluster_of(&[], TREE);
@@ -80,7 +80,7 @@ fn partitions_made_during_a_split_are_captured_and_guarded() {
     insert(&mut client(&cluster), "items_4", 1501).unwrap();
     split.call("run_backfill").unwrap();
     split.wait("cutover_pending", LIMIT).unwrap();
-    // While it tails, on the lowest level too; clients write at once.
+    // This happens during tailing, also on the lowest level. Clients write at once.
     for server in [1, 0] {
         run(&cluster, server, "CREATE TABLE items_3m2 PARTITION OF items_3m FOR VALUES FROM (700) TO (1000)");
     }
@@ -92,7 +92,7 @@ fn partitions_made_during_a_split_are_captured_and_guarded() {
     split.call("cutover").unwrap();
     split.wait("completed", LIMIT).unwrap();
     assert_eq!(rows(&cluster, 0), rows(&cluster, 1));
-    // Next month's, made by the nightly job of a server that the key has left.
+    // The nightly job of a server that the key has left makes next month's partition.
     run(&cluster, 0, &partition("items_6", 3000));
     for table in ["items", "items_6"] {
         assert_eq!(state_of(&insert(&mut client(&cluster), table, 3500).unwrap_err()), "SM001");
@@ -119,7 +119,7 @@ fn partitions_made_during_a_split_are_captured_and_guarded() {
     }
 }
 
-/// A partition whose rows come with it is copied, whenever it is attached.
+/// A partition that is attached with rows is copied, whenever that happens.
 #[test]
 fn rows_that_are_attached_are_copied() {
     let cluster = cluster_of(&["shardmaster.cutover_timeout = '2s'"], TREE);
@@ -146,9 +146,9 @@ fn rows_that_are_attached_are_copied() {
     let before: i64 = split.metric("total_rows_copied").unwrap();
     bring(3);
     wait_equal(&cluster, &split, "what was attached while it tailed");
-    // The other partitions' rows were not copied again.
+    // The rows of the other partitions were not copied again.
     assert_eq!(split.metric::<i64>("total_rows_copied").unwrap(), before + 10);
-    // Changed while it was away, which nothing captured.
+    // It changed while it was detached, and nothing captured that.
     owner
         .batch_execute(
             "ALTER TABLE items DETACH PARTITION items_1000; UPDATE items_1000 SET val = 'away';
@@ -156,7 +156,7 @@ fn rows_that_are_attached_are_copied() {
         )
         .unwrap();
     wait_equal(&cluster, &split, "what was detached and attached again");
-    // An ATTACH that is not committed: the cutover gives up and nothing is lost.
+    // With an ATTACH that is not committed, the cutover aborts and nothing is lost.
     owner
         .batch_execute(&format!("{} BEGIN; {}", loose("items_4000", 4000), attach("items_4000", 4000)))
         .unwrap();
@@ -168,13 +168,13 @@ fn rows_that_are_attached_are_copied() {
     cut_over_and_compare(&cluster, &split);
 }
 
-/// Behind the fence ATTACH waits until the source is moved. What it brings then is on no
-/// other shard, so finish deletes nothing.
+/// After the fence, ATTACH waits until the source is moved. The rows that it brings then are on no other
+/// shard, so finish deletes nothing.
 #[test]
 fn rows_attached_after_the_fence_are_not_deleted() {
     let cluster = cluster_of(&["shardmaster.cutover_timeout = '60s'"], TREE);
     run(&cluster, 0, &loose("items_4", 1000));
-    // Else the check would refuse a table that is in no keyspace.
+    // Otherwise the check would refuse a table that is in no keyspace.
     let stays = "SELECT shard_table_add('items_4', NULL, policy => 'global')";
     cluster.superuser().unwrap().batch_execute(stays).unwrap();
     let split = plan(&cluster);
@@ -207,8 +207,8 @@ fn rows_attached_after_the_fence_are_not_deleted() {
     assert_eq!(rows(&cluster, 1).len(), 300);
 }
 
-/// Rows of the moving keys that a partition brings to the target are nobody's of ours:
-/// they stop the split, and a rollback leaves them alone.
+/// Rows of the moving keys that a partition brings to the target are not ours. They stop the split, and a
+/// rollback leaves them alone.
 #[test]
 #[ignore = "make test-all: the target's partitions; make test has ddl::concurrent::a_rollback_leaves_rows_alone_that_came_past_the_guard"]
 fn rows_attached_on_the_target_are_refused() {
@@ -230,7 +230,7 @@ fn rows_attached_on_the_target_are_refused() {
     split.call("replay_tail").unwrap();
     insert(&mut client(&cluster), "items", 1500).unwrap();
     wait_equal(&cluster, &split, "the partition without strangers");
-    // A partition that is detached takes rows along that were copied: they are copied again.
+    // A detached partition takes copied rows along, which are copied again.
     run(
         &cluster,
         1,
@@ -254,7 +254,7 @@ fn rows_attached_on_the_target_are_refused() {
     assert!(split.events().unwrap().contains(told), "{}", split.events().unwrap());
 }
 
-/// As above, at the last moment: between a step's beginning and its commit.
+/// It is attached at the last moment, between a step's beginning and its commit.
 #[test]
 #[ignore = "make test-all: the last moment; make test has ddl::concurrent::a_rollback_leaves_rows_alone_that_came_past_the_guard"]
 fn a_partition_of_the_target_that_comes_within_a_step() {
@@ -276,7 +276,7 @@ fn a_partition_of_the_target_that_comes_within_a_step() {
     assert_eq!(rows(&cluster, 1).len(), 10);
 }
 
-/// What is not a partition, and triggers that somebody else has made or disabled.
+/// Inheriting tables that are no partitions, and triggers that somebody else has created or disabled.
 #[test]
 #[ignore = "make test-all: heirs, and triggers of others; make test has ddl::concurrent::rows_of_an_heir_survive"]
 fn heirs_leftovers_and_disabled_guards() {
@@ -353,8 +353,8 @@ fn a_row_written_before_the_guard_survives_the_rollback() {
     }
 }
 
-/// What only the servers know: another keyspace's table is a partition of one of ours, or
-/// the same one, since a namespace came later.
+/// Facts that only the servers know: another keyspace's table is a partition of one of ours, or is the same
+/// table, because a namespace was added later.
 #[test]
 fn a_table_in_two_keyspaces_is_found() {
     let cluster = cluster_of(&[], TREE);
@@ -381,7 +381,7 @@ fn a_table_in_two_keyspaces_is_found() {
     assert!(refused.contains("\"other.items\" and \"items\" would be the same table there"), "{refused}");
 }
 
-/// Partitions may have owners, rules and triggers of their own.
+/// Partitions may have their own owners, rules and triggers.
 #[test]
 fn what_the_check_finds_of_partitions() {
     let cluster = cluster_of(&[], TREE);
@@ -400,16 +400,16 @@ fn what_the_check_finds_of_partitions() {
     }
 }
 
-/// Rows and chunks of the copy. One that begins anew counts its rows from nothing, and goes
-/// on counting its chunks.
+/// Returns the numbers of rows and chunks of the copy. A copy that starts again counts its rows from zero,
+/// and continues to count its chunks.
 fn copied(cluster: &Cluster) -> (i64, i64) {
     let query = "SELECT rows_copied, chunks_ok FROM shard_split_tables(1)";
     let row = cluster.superuser().unwrap().query_one(query, &[]).unwrap();
     (row.get(0), row.get(1))
 }
 
-/// A partition without rows, attached or made, in whatever order both sides get it: what
-/// has been copied is not copied again.
+/// A partition without rows is attached or created, in whatever order on the two sides. Rows that were copied
+/// are not copied again.
 #[test]
 #[ignore = "make test-all: how much is copied; make test has rows_that_are_attached_are_copied"]
 fn an_empty_partition_is_copied_alone() {
@@ -457,7 +457,7 @@ fn an_empty_partition_is_copied_alone() {
     cut_over_and_compare(&cluster, &split);
 }
 
-/// A TRUNCATE has no key, and the queue's columns are of the key's types.
+/// A TRUNCATE has no key, and the queue's columns have the types of the key.
 #[test]
 #[ignore = "make test-all: a key of a domain; make test has split::protocol::keys_scopes_savepoints_and_replica_roles_are_captured"]
 fn a_truncate_is_captured_where_a_key_is_of_a_not_null_domain() {
@@ -475,7 +475,7 @@ fn a_truncate_is_captured_where_a_key_is_of_a_not_null_domain() {
     }
 }
 
-/// Copies that were deleted while their partition was detached from the target come once more.
+/// Copies that were deleted while their partition was detached on the target are copied again.
 #[test]
 #[ignore = "make test-all: one that was away; make test has rows_that_are_attached_are_copied"]
 fn a_partition_of_the_target_that_comes_back_empty_is_copied_again() {
@@ -492,7 +492,7 @@ fn a_partition_of_the_target_that_comes_back_empty_is_copied_again() {
     cut_over_and_compare(&cluster, &split);
 }
 
-/// A table has no key yet, and one side a partition more, of another shape: both are told.
+/// A table has no key yet, and one side has another partition more. Both are reported.
 #[test]
 fn what_no_partition_takes_is_named_without_a_key() {
     let cluster = cluster_of(&[], &TREE.replace(", PRIMARY KEY (tenant, id)", ""));
@@ -502,7 +502,7 @@ fn what_no_partition_takes_is_named_without_a_key() {
     assert!(!found.contains("cannot be asked"), "{found}");
 }
 
-/// A partitioned table that has no partitions yet moves as nothing, and what comes into it meanwhile comes over.
+/// A partitioned table without partitions moves nothing at first. Rows that it gets meanwhile are copied.
 #[test]
 #[ignore = "make test-all: a table without partitions; make test has rows_that_are_attached_are_copied"]
 fn a_table_without_partitions_moves() {

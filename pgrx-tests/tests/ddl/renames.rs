@@ -1,5 +1,6 @@
-//! What rows of the moving keys are told by is given to others: columns and labels of an enum exchange their names, and tables
-//! go by other ones. What nobody has moved is not deleted, and what is left is said.
+//! Names that identify rows of the moving keys are given to others: columns or labels of an enum exchange
+//! their names, and tables are renamed. Rows that were not moved are not deleted, and rows that are left are
+//! reported.
 
 use postgres::Client;
 use shardmaster_tests::cluster::{Cluster, DATABASE, MOVER, OWNER};
@@ -10,7 +11,8 @@ use shardmaster_tests::fixture::{
 use shardmaster_tests::split::Split;
 use shardmaster_tests::wait;
 
-/// A keyspace of its own: `x` moves, `y` stays on the source, `z` has always been on the target. Rows of each, as many.
+/// Makes a keyspace in which `x` moves, `y` stays on the source, and `z` has always been on the target. Each
+/// has the same number of rows.
 fn stage(rows: u32) -> Cluster {
     let cluster = cluster(&[]);
     for server in 0..2 {
@@ -62,7 +64,7 @@ const EXCHANGE_COLUMNS: &str =
     "BEGIN; ALTER TABLE moods RENAME mood TO m; ALTER TABLE moods RENAME like_that TO mood;
     ALTER TABLE moods RENAME m TO like_that; COMMIT";
 
-/// How many rows there are of what they were written as, whatever tells them by now.
+/// Counts the rows that were written for a key, by whatever name the key is identified now.
 fn written(client: &mut Client, table: &str, what: &str) -> i64 {
     let query = format!("SELECT count(*) FROM {table} WHERE val LIKE 'of {what}%'");
     client.query_one(&query, &[]).unwrap().get(0)
@@ -108,7 +110,7 @@ fn a_rollback_leaves_rows_alone_that_are_called_as_its_copies_were() {
     }
 }
 
-/// Labels that came, and those of keys that have nothing to do with it, are in nobody's way.
+/// New labels, and labels of unrelated keys, are no obstacle.
 #[test]
 #[ignore = "make test-all: labels that nobody changed; make test has a_rollback_leaves_rows_alone_that_are_called_as_its_copies_were"]
 fn a_rollback_deletes_copies_of_labels_that_are_what_they_were() {
@@ -153,7 +155,7 @@ fn a_rollback_says_where_copies_are_left_that_go_by_another_name() {
     }
 }
 
-/// Even where what is missing is accepted: rows of a key that stays are on no other shard.
+/// Even if the operator accepts missing rows, rows of a key that stays are kept, because no other shard has them.
 #[test]
 fn a_finish_deletes_no_rows_of_a_key_that_stays() {
     for change in [exchange_labels("x", "y"), EXCHANGE_COLUMNS.to_owned()].into_iter().take(at_most(1)) {
@@ -182,12 +184,12 @@ fn a_finish_deletes_no_rows_of_a_key_that_stays() {
     }
 }
 
-/// No lock keeps labels as they are: what changes between two batches is found before the next one is committed.
+/// No lock protects labels. A change between two batches is found before the next one is committed.
 #[test]
 #[ignore = "make test-all: a moment between batches; make test has a_finish_deletes_no_rows_of_a_key_that_stays"]
 fn labels_that_are_exchanged_between_batches_end_a_finish() {
     let cluster = stage(100_000);
-    // Without statistics an index finds all of them, in one batch.
+    // Without statistics an index scan finds all of them in one batch.
     by_superuser(&cluster, 0, "ANALYZE moods");
     let split = plan(&cluster);
     to_pending(&split);
@@ -210,7 +212,7 @@ fn labels_that_are_exchanged_between_batches_end_a_finish() {
     assert_eq!(["x", "y"].map(|what| written(&mut source, "moods", what)), [0, 100_000]);
 }
 
-/// A copy that begins anew deletes what is there of it first.
+/// A copy that starts again first deletes what it has already copied.
 #[test]
 #[ignore = "make test-all: a copy that begins anew; make test has a_rollback_leaves_rows_alone_that_are_called_as_its_copies_were"]
 fn a_copy_that_begins_anew_deletes_its_own_rows_alone() {

@@ -1,5 +1,5 @@
-//! Tables that change while their rows move, and go on where they were: what was copied stays, and
-//! is right to the last column. What makes a copied row wrong is told apart, and copied again.
+//! Tables change while their rows move, and splits continue where they were. Copied rows remain, and all
+//! their columns are correct. A change that makes copied rows wrong is detected, and they are copied again.
 
 use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE};
 use shardmaster_tests::env::{at_most, is_long_run};
@@ -15,7 +15,7 @@ use std::time::Duration;
 const TABLE: &str = "CREATE TABLE items (tenant text, id int, val varchar(40), code int, amount numeric(8,2),
                                          at timestamp(3), flat varchar(9), PRIMARY KEY (tenant, id))";
 
-/// The moving tenant's rows with all that they hold.
+/// Returns the moving tenant's rows with all their columns.
 fn rows(cluster: &Cluster, server: usize) -> Vec<String> {
     let query = "SELECT to_jsonb(t)::text FROM items t WHERE tenant = 'moves' ORDER BY id";
     let rows = cluster.servers[server].superuser(DATABASE).unwrap().query(query, &[]).unwrap();
@@ -25,14 +25,14 @@ fn rows(cluster: &Cluster, server: usize) -> Vec<String> {
 /// Rows, each with the transaction that has written it.
 type Writers = Vec<(i32, String)>;
 
-/// Of rows on the target that no client changes meanwhile.
+/// Returns rows on the target that no client changes meanwhile.
 fn written_by(cluster: &Cluster) -> Writers {
     let query = "SELECT id, xmin::text FROM items WHERE tenant = 'moves' AND id % 7 = 0 ORDER BY id";
     let rows = cluster.servers[1].superuser(DATABASE).unwrap().query(query, &[]).unwrap();
     rows.iter().map(|row| (row.get(0), row.get(1))).collect()
 }
 
-/// What the split has told of tables that changed.
+/// Returns the split's events about tables that changed.
 fn told(cluster: &Cluster, split: &Split<'_>) -> Vec<String> {
     let query =
         "SELECT detail FROM shard_split_events($1) WHERE detail LIKE '%both sides are alike%' ORDER BY at";
@@ -40,7 +40,7 @@ fn told(cluster: &Cluster, split: &Split<'_>) -> Vec<String> {
     rows.iter().map(|row| row.get(0)).collect()
 }
 
-/// After a change on the source that a client makes once both sides are changed, all rows are alike.
+/// Changes a row on the source once both sides have changed, and waits until all rows are equal.
 fn arrives(cluster: &Cluster, split: &Split<'_>, what: &str) {
     by_owner(cluster, 0, "UPDATE items SET code = code + 1 WHERE tenant = 'moves' AND id = 2");
     let alike = wait::until("the rows to be alike", LIMIT, || {
@@ -51,7 +51,7 @@ fn arrives(cluster: &Cluster, split: &Split<'_>, what: &str) {
         .unwrap();
 }
 
-/// One that meets the change before an ordinary step does may be given up.
+/// Cuts over. A cutover that meets the change before an ordinary step does may be aborted.
 fn cuts_over(split: &Split<'_>) {
     wait::until("the cutover", LIMIT, || {
         let _ = split.call("cutover");
@@ -61,38 +61,38 @@ fn cuts_over(split: &Split<'_>) {
     .unwrap();
 }
 
-/// Cut over, both sides hold the same; then the source holds nothing.
+/// Checks that both sides have the same rows after the cutover, and finishes, so that the source has none.
 fn ends(cluster: &Cluster, split: &Split<'_>) {
     assert_eq!(rows(cluster, 0), rows(cluster, 1));
     split.finish(LIMIT).unwrap();
     assert!(rows(cluster, 0).is_empty());
 }
 
-/// A change, and what clients of the source do once its first side has it.
+/// A change, and the statements of the source's clients once the first side has it.
 struct Case {
     first: usize,
-    /// On the first side, and on the other one; empty: that side stays.
+    /// The change of the first side, and that of the other one. If it is empty, that side does not change.
     change: [&'static str; 2],
     meanwhile: &'static str,
-    /// What the split says of it last; empty: nothing.
+    /// The split's last event about it, or empty if there is none.
     says: &'static str,
-    /// It is said of the first side alone, too.
+    /// Whether the event is already reported for the first side alone.
     alone: bool,
 }
 
-/// The same on both sides.
+/// Makes a case with the same change on both sides.
 const fn both(first: usize, change: &'static str, meanwhile: &'static str, says: &'static str) -> Case {
     Case { first, change: [change, change], meanwhile, says, alone: false }
 }
 
 impl Case {
-    /// The first side alone is alike enough to go on with.
+    /// Marks a case in which the split can continue after the first side has changed.
     const fn alone(self) -> Case {
         Case { alone: true, ..self }
     }
 }
 
-/// Each is met by a split that has copied all, and what it copied is there or gone afterwards.
+/// Each change meets a split that has copied everything. Afterwards its copies are still there, or were replaced.
 fn are_told_apart(cases: &[Case], goes_on: bool) {
     let cluster = cluster_of(&[], TABLE);
     by_owner(
@@ -146,7 +146,7 @@ fn what_leaves_copied_rows_right_copies_nothing_again() {
                 "UPDATE items SET more = 'm' || id WHERE id % 3 = 0 AND id % 7 <> 0",
                 "public.items (column \"more\" was added)",
             ),
-            // The target first: it has the column for itself meanwhile.
+            // The target changes first, and has the column alone meanwhile.
             both(
                 1,
                 "ALTER TABLE items ADD COLUMN late jsonb",
@@ -189,21 +189,21 @@ fn what_leaves_copied_rows_right_copies_nothing_again() {
                 "UPDATE items SET code = NULL WHERE id = 18",
                 "column \"code\" is not NOT NULL",
             ),
-            // The source first: until the other one follows, the column is the target's own.
+            // The source changes first. Until the target follows, the column belongs to the target alone.
             both(
                 0,
                 "ALTER TABLE items DROP COLUMN flat",
                 "UPDATE items SET val = 'without' WHERE id = 8",
                 "column \"flat\" was dropped on the target",
             ).alone(),
-            // Made again by the same name it is a new one.
+            // A column that is created again with the same name is a new one.
             both(
                 0,
                 "BEGIN; ALTER TABLE items DROP COLUMN most; ALTER TABLE items ADD COLUMN most text; COMMIT",
                 "UPDATE items SET most = 'new' WHERE id = 8",
                 "column \"most\" was added, column \"most\" was dropped",
             ),
-            // Names that change places.
+            // Two columns exchange their names.
             both(
                 1,
                 "BEGIN; ALTER TABLE items RENAME COLUMN val TO other; ALTER TABLE items RENAME COLUMN most TO val;
@@ -211,7 +211,7 @@ fn what_leaves_copied_rows_right_copies_nothing_again() {
                 "",
                 "column \"val\" is now \"most\", column \"most\" is now \"val\"",
             ),
-            // What is not of a column's values is no difference.
+            // Properties that do not affect a column's values are no difference.
             both(
                 0,
                 "ALTER TABLE items ALTER COLUMN most SET DEFAULT 'd', ALTER COLUMN most SET STATISTICS 50,
@@ -237,13 +237,13 @@ fn what_makes_copied_rows_wrong_copies_them_again() {
                 "UPDATE items SET more = id WHERE id < 50",
                 "earlier rows have a default in column \"more\"",
             ),
-            // Each side has given its rows of before another value.
+            // Each side has given existing rows a different value.
             one(
                 0,
                 ["ALTER TABLE items ADD COLUMN here int", "ALTER TABLE items ADD COLUMN here int DEFAULT 7"],
                 "earlier rows have a default in column \"here\"",
             ),
-            // The target's own until the source has it, too.
+            // The column belongs to the target alone until the source has it as well.
             one(
                 1,
                 [
@@ -253,7 +253,7 @@ fn what_makes_copied_rows_wrong_copies_them_again() {
                 "rows on the target have values in column \"own\"",
             )
             .alone(),
-            // The same columns by name, with values of one another on the source alone.
+            // The columns have the same names, and their values are exchanged on the source alone.
             one(
                 0,
                 [
@@ -274,7 +274,7 @@ fn what_makes_copied_rows_wrong_copies_them_again() {
                 ["ALTER TABLE items DROP COLUMN flat; ALTER TABLE items ADD COLUMN flat text", ""],
                 "column \"flat\" is different on the target",
             ),
-            // By the types alone it would be harmless.
+            // The types alone would make this change harmless.
             one(
                 1,
                 [
@@ -299,10 +299,10 @@ fn what_makes_copied_rows_wrong_copies_them_again() {
     are_told_apart(&cases[..at_most(4).min(cases.len())], false);
 }
 
-/// Its key does not lead with the tenant: the copy goes by blocks, and takes several chunks.
+/// Its key does not lead with the tenant, so the copy goes by blocks, and takes several chunks.
 const WIDE: &str = "CREATE TABLE items (tenant text, id int, val text, code int, PRIMARY KEY (id, tenant))";
 
-/// Clients that change rows of the source, none of those whose writers are compared, until the end.
+/// Clients that change rows of the source until the end, except for rows whose writers are compared.
 struct Clients {
     stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<u64>>,
@@ -318,7 +318,7 @@ impl Clients {
                 while !stop.load(Ordering::Relaxed) {
                     id = (id + 7919) % 7_000;
                     let row = if id % 7 == 0 { id + 1 } else { id };
-                    // Before the column is there, and behind the fence, it is refused.
+                    // This is refused before the column exists, and after the fence.
                     done += session.execute(statement, &[&row]).unwrap_or(0);
                     std::thread::sleep(Duration::from_millis(3));
                 }
@@ -329,7 +329,7 @@ impl Clients {
         Clients { stop, threads }
     }
 
-    /// How many changes they made.
+    /// Stops the clients, and returns the number of their changes.
     fn stop(self) -> u64 {
         self.stop.store(true, Ordering::Relaxed);
         self.threads.into_iter().map(|thread| thread.join().unwrap()).sum()
@@ -361,7 +361,7 @@ fn changed_at(point: &str, column: &str) -> (Writers, Writers, Vec<String>) {
         "UPDATE items SET code = code + 1, more = id WHERE tenant = 'moves' AND id = $1",
     );
     let old = Clients::start(&cluster, "UPDATE items SET code = code + 1 WHERE tenant = 'moves' AND id = $1");
-    // Within a cutover the worker holds locks that they wait for.
+    // In a cutover the worker holds locks for which these wait.
     let change = |server: usize| {
         let mut session = cluster.servers[server].superuser(DATABASE).unwrap();
         let change = format!("ALTER TABLE items ADD COLUMN {column}");
@@ -400,7 +400,7 @@ fn changed_at(point: &str, column: &str) -> (Writers, Writers, Vec<String>) {
     (before, written_by(&cluster), told)
 }
 
-/// Each is a cluster of its own: all of them with SHARDMASTER_SOAK.
+/// Each of them is a cluster of its own. SHARDMASTER_SOAK tries them all.
 fn some_of<'a>(points: &'a [&'a str], count: usize) -> &'a [&'a str] {
     if is_long_run() { points } else { &points[..count] }
 }
@@ -427,7 +427,7 @@ fn a_default_for_old_rows_under_load_copies_them_again() {
     }
 }
 
-/// All rows of the moving tenants, of both tables, with all that they hold.
+/// Returns all rows of the moving tenants in both tables, with all their columns.
 fn all_rows(cluster: &Cluster, server: usize, tenants: &[&str]) -> Vec<String> {
     let query = "SELECT to_jsonb(t)::text FROM orders t WHERE tenant_id = ANY ($1)
                  UNION ALL SELECT to_jsonb(t)::text FROM accounts t WHERE tenant_id = ANY ($1) ORDER BY 1";
@@ -435,8 +435,7 @@ fn all_rows(cluster: &Cluster, server: usize, tenants: &[&str]) -> Vec<String> {
     rows.iter().map(|row| row.get(0)).collect()
 }
 
-/// Everything that a writer can do, while columns come and change before the copy, behind it, and
-/// with the fence a moment away.
+/// All kinds of writes, while columns are added and changed before the copy, after it, and just before the fence.
 #[test]
 #[ignore = "make test-all: load; make test has ddl::schema_change::once_both_sides_are_alike_the_split_goes_on"]
 fn an_application_goes_on_through_its_migrations() {
@@ -448,7 +447,7 @@ fn an_application_goes_on_through_its_migrations() {
         by_owner(&cluster, first, change);
         by_owner(&cluster, 1 - first, change);
     };
-    // Of some rows, in any order, whatever it is called by then.
+    // This updates some rows in any order, whatever the column is called at that time.
     let note = |column: &str, text: &str| {
         let update = format!(
             "UPDATE orders SET {column} = '{text}' || ref WHERE tenant_id = 'tenant-00' AND ref % 10 = 3"
@@ -478,7 +477,7 @@ fn an_application_goes_on_through_its_migrations() {
     split.wait_held("cutover_begin", LIMIT).unwrap();
     migrate(0, "ALTER TABLE orders ALTER COLUMN remark TYPE text, ALTER COLUMN amount TYPE numeric(14,2)");
     note("remark", "third and last ");
-    // The target is closed, and the source fenced.
+    // The target is closed, and the source is fenced.
     cluster.hold("cutover_decided").unwrap();
     split.wait_held("cutover_decided", LIMIT).unwrap();
     let (here, there) = (all_rows(&cluster, 0, &tenants), all_rows(&cluster, 1, &tenants));

@@ -1,5 +1,5 @@
-//! Tables that are rewritten, replaced, dropped, given partitions or another key while rows are
-//! deleted or compared: block numbers, oids and notes of before say nothing of them.
+//! Tables that are rewritten, replaced, dropped, given partitions or another key while rows are deleted or
+//! compared. Block numbers, oids and notes from before no longer apply to them.
 
 use postgres::Client;
 use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE, OWNER};
@@ -19,7 +19,7 @@ fn target(cluster: &Cluster) -> Client {
     cluster.servers[1].superuser(DATABASE).unwrap()
 }
 
-/// Some thousand blocks, half of whose rows move.
+/// Fills some thousand blocks. Half of the rows move.
 fn fill(cluster: &Cluster, last: i32) {
     let more = format!(
         "INSERT INTO items SELECT CASE i % 2 WHEN 0 THEN 'moves' ELSE 'stays' END, i, repeat('x', 300), i
@@ -29,7 +29,7 @@ fn fill(cluster: &Cluster, last: i32) {
     by_superuser(cluster, 0, &more);
 }
 
-/// Does something between two batches of an end.
+/// Makes a change between two batches of an end.
 fn between_batches(cluster: &Cluster, split: &Split<'_>, (end, point): (&str, &str), change: impl FnOnce()) {
     cluster.hold(point).unwrap();
     cluster.superuser().unwrap().batch_execute(&format!("SELECT shard_split_{end}")).unwrap();
@@ -82,7 +82,7 @@ fn a_partition_that_is_attached_within_finish_is_told() {
         let cluster = cluster_of(&[], PARTS);
         let split = completed(&cluster);
         by_owner(&cluster, 0, LATE);
-        // In no keyspace it would stop the finish before its first batch.
+        // In no keyspace, it would stop finish before its first batch.
         let stays = "SELECT shard_table_add('items_2', NULL, policy => 'global')";
         cluster.superuser().unwrap().batch_execute(stays).unwrap();
         let call = format!("finish({}, accept_missing => {accepts})", split.id);
@@ -100,8 +100,7 @@ fn a_partition_that_is_attached_within_finish_is_told() {
     }
 }
 
-/// What becomes of a table that was another one's before explains nothing of the rows that its
-/// successor lacks.
+/// What happens to a table that was replaced does not explain missing rows of its replacement.
 #[test]
 fn finish_misses_what_a_replaced_table_of_the_target_has_lost() {
     const SWAP: &str = "CREATE TABLE items_new (LIKE items INCLUDING ALL);
@@ -130,25 +129,25 @@ fn finish_misses_what_a_replaced_table_of_the_target_has_lost() {
         let error = split.finish(LIMIT).unwrap_err().to_string();
         assert!(error.contains("1 row of the moved keys is not on shard \"shard_b\""), "{then}: {error}");
         assert!(rows(&cluster, 0).contains_key(&100), "{then}");
-        // Brought over, it is shown to be there.
+        // Once the row is copied, it is proved to be there.
         by_owner(&cluster, 1, "INSERT INTO items VALUES ('moves', 100, '100', 100)");
         split.finish(LIMIT).unwrap();
         assert_eq!(rows(&cluster, 1).len(), 300, "{then}");
     }
 }
 
-/// What was read of the table before is in other blocks now, and what was not, too.
+/// The rows that were compared are in other blocks now, and so are those that were not.
 #[test]
 #[ignore = "make test-all: a verification; make test has a_table_that_is_rewritten_within_finish_keeps_no_moved_row"]
 fn a_verification_begins_a_rewritten_table_again() {
-    // By blocks: a key whose text servers may read otherwise is not compared by ranges.
+    // The comparison goes by blocks. A key whose text servers may read differently is not compared by ranges.
     let cluster = cluster_of(
         &[],
         "CREATE TABLE items (tenant text, id numeric, val text, code int, PRIMARY KEY (tenant, id))",
     );
     fill(&cluster, 81_000);
     let split = completed(&cluster);
-    // With the split's own secret, past the trigger that notes what clients change.
+    // With the split's own secret, the trigger that notes clients' changes does not fire.
     let secret = "SELECT secret FROM shardmaster.split_plan WHERE id = $1";
     let secret: String = cluster.superuser().unwrap().query_one(secret, &[&split.id]).unwrap().get(0);
     target(&cluster)
@@ -158,12 +157,12 @@ fn a_verification_begins_a_rewritten_table_again() {
         ))
         .unwrap();
     by_superuser(&cluster, 0, "DELETE FROM items WHERE tenant = 'stays'");
-    // Short steps of a few blocks.
+    // The steps are short, with a few blocks each.
     cluster.set("shardmaster.step_time", "20ms").unwrap();
     cluster.set("shardmaster.max_copy_rate", "500kB").unwrap();
     split.call("verify").unwrap();
-    // Under its lock nothing is compared: a step at a time, until the blocks that were read hold
-    // the rows that differ once those in between are gone.
+    // While the table is locked, nothing is compared. So the comparison proceeds step by step, until it has
+    // passed the blocks to which the differing rows move once those in between are gone.
     let mut owner = source(&cluster);
     wait::until("some hundred blocks to be compared", LIMIT, || {
         owner.batch_execute("BEGIN; LOCK TABLE items IN ACCESS EXCLUSIVE MODE; SELECT pg_sleep(0.2)")?;
@@ -187,7 +186,7 @@ fn a_verification_begins_a_rewritten_table_again() {
     assert_eq!(told, ("differs".to_owned(), 40_300, 2501), "{}", split.describe());
 }
 
-/// Without a table the source has no row to delete, and no client to send away.
+/// Without a table the source has no row to delete, and no client to redirect.
 #[test]
 #[ignore = "make test-all: tables that are dropped; make test has a_table_that_is_rewritten_within_finish_keeps_no_moved_row"]
 fn a_split_ends_whose_tables_were_all_dropped_on_the_source() {
@@ -209,8 +208,8 @@ fn a_split_ends_whose_tables_were_all_dropped_on_the_source() {
     split.drop_guard().unwrap();
 }
 
-/// What clients have changed is noted by the key of the installation. With another one it tells
-/// nothing: nobody is told that a row is missing, or that it is there, by the wrong columns.
+/// Clients' changes are noted by the key of the installation. With another key the notes are useless, because
+/// the wrong columns would show whether a row is there.
 #[test]
 #[ignore = "make test-all: another primary key; make test has finish_deletes_no_value_that_it_has_not_compared"]
 fn another_key_is_refused_and_goes_when_rows_may() {
@@ -257,7 +256,7 @@ fn another_key_is_refused_and_goes_when_rows_may() {
     }
 }
 
-/// What is deleted is gone, or an error: triggers and rules of a replica may keep it.
+/// A row that was to be deleted is gone, or there is an error. Triggers and rules of a replica may keep it.
 #[test]
 fn a_row_that_a_trigger_keeps_is_not_taken_for_deleted() {
     const KEEP: [(&str, &str); 2] = [
@@ -297,7 +296,7 @@ fn a_row_that_a_trigger_keeps_is_not_taken_for_deleted() {
     assert!(rows(&cluster, 0).is_empty());
 }
 
-/// Nobody can tell any more whose rows these are, so they stay; but not without a word.
+/// Nobody can tell whose rows these are, so they stay, and the rollback reports them.
 #[test]
 #[ignore = "make test-all: a rollback; make test has a_table_that_is_rewritten_within_finish_keeps_no_moved_row"]
 fn a_rollback_tells_of_copies_on_a_target_that_knows_nothing_of_them() {
@@ -312,7 +311,7 @@ fn a_rollback_tells_of_copies_on_a_target_that_knows_nothing_of_them() {
     assert!(split.events().unwrap().contains(told), "{}", split.events().unwrap());
 }
 
-/// Where the type stays, nothing but the values tells: what came over computed already is not
+/// If the type stays the same, only the values show it. A value that was computed on the source is not
 /// computed once more.
 #[test]
 #[ignore = "make test-all: computed values; make test has ddl::resume::what_makes_copied_rows_wrong_copies_them_again"]
@@ -331,7 +330,7 @@ fn values_that_the_target_computes_anew_are_copied_again() {
         by_owner(&cluster, side, "ALTER TABLE items ALTER COLUMN val TYPE text USING val || 'x'");
         alike();
     }
-    // These leave every row as it was, and no row is written anew.
+    // These changes leave every row unchanged, and no row is written again.
     let written = || -> String {
         let query =
             "SELECT string_agg(xmin::text, ' ' ORDER BY id) FROM items WHERE tenant = 'moves' AND id >= 100";
@@ -358,8 +357,8 @@ fn values_that_the_target_computes_anew_are_copied_again() {
     cut_over_and_compare(&cluster, &split);
 }
 
-/// After the cutover a column of the target has another name, or is gone: what the source has of it is
-/// shown by nothing. Once both sides have changed it counts as any other.
+/// After the cutover, a column of the target has another name, or is gone. Nothing proves the source's values
+/// of it. Once both sides have changed, it counts like any other column.
 #[test]
 fn finish_deletes_no_value_that_it_has_not_compared() {
     const RENAME: &str = "ALTER TABLE items RENAME COLUMN val TO value";

@@ -1,26 +1,26 @@
-//! Tables that change while their rows move. Until both sides are alike the split waits and says
-//! so; then it goes on by itself, and every row arrives as it is.
+//! Tables that change while their rows move. The split waits until both sides are alike, and says so. Then it
+//! continues by itself, and every row arrives unchanged.
 
 use shardmaster_tests::cluster::{Cluster, DATABASE};
 use shardmaster_tests::env::at_most;
 use shardmaster_tests::fixture::{LIMIT, by_owner, cluster_of, plan, source, to_pending};
+use shardmaster_tests::single_fault::SingleFault;
 use shardmaster_tests::split::Split;
-use shardmaster_tests::strike::Strike;
 use shardmaster_tests::wait;
 use std::time::Duration;
 
 const TABLE: &str = "CREATE TABLE items (tenant text, id int, val text, code int, PRIMARY KEY (tenant, id))";
 
-/// The moving tenant's rows with all that they hold.
+/// Returns the moving tenant's rows with all their columns.
 fn rows(cluster: &Cluster, server: usize) -> Vec<String> {
     let query = "SELECT to_jsonb(t)::text FROM items t WHERE tenant = 'moves' ORDER BY id";
     let rows = cluster.servers[server].superuser(DATABASE).unwrap().query(query, &[]).unwrap();
     rows.iter().map(|row| row.get(0)).collect()
 }
 
-/// Cut over, both sides hold the same; then the source holds nothing.
+/// Cuts over, checks that both sides have the same rows, and finishes, so that the source has none.
 fn ends(cluster: &Cluster, split: &Split<'_>) {
-    // One that meets the change before an ordinary step does is given up.
+    // A cutover that meets the change before an ordinary step does is aborted.
     wait::until("the cutover", LIMIT, || {
         let _ = split.call("cutover");
         Ok(split.wait("completed", Duration::from_secs(3)).ok())
@@ -41,7 +41,7 @@ fn waits(split: &Split<'_>) {
     .unwrap();
 }
 
-/// What is changed on both sides, and what clients of the source do between the two.
+/// Changes of both sides, and the statements of the source's clients in between.
 const CHANGES: &[(&str, &str)] = &[
     ("ALTER TABLE items ADD COLUMN more text", "UPDATE items SET more = 'm' || id WHERE id % 3 = 0"),
     ("ALTER TABLE items ADD COLUMN more int DEFAULT 7", "UPDATE items SET more = id WHERE id < 50"),
@@ -73,7 +73,7 @@ fn once_both_sides_are_alike_the_split_goes_on() {
         let cluster = cluster_of(&[], TABLE);
         let split = plan(&cluster);
         to_pending(&split);
-        // Whoever is first. What the target alone may have is nothing to wait for.
+        // The sides take turns in being first. The split need not wait for a column that the target alone may have.
         let (first, second) = if n % 2 == 0 { (0, 1) } else { (1, 0) };
         by_owner(&cluster, first, change);
         if first == 0 {
@@ -91,7 +91,7 @@ fn once_both_sides_are_alike_the_split_goes_on() {
     }
 }
 
-/// Where one table has changed on both sides, and another one on one, that one is named as what differs.
+/// One table has changed on both sides, and another on one side. The latter is named as different.
 #[test]
 #[ignore = "make test-all: which table it is; make test has once_both_sides_are_alike_the_split_goes_on"]
 fn the_table_that_differs_is_named() {
@@ -120,7 +120,7 @@ fn the_table_that_differs_is_named() {
     ends(&cluster, &split);
 }
 
-/// During the copy, and where both sides have changed between two looks.
+/// The change happens during the copy, and on both sides between two looks.
 #[test]
 fn a_change_within_the_copy_begins_it_again() {
     for point in ["step_committed", "backfill_begin", "step_chunk", "step_begin"].into_iter().take(at_most(1))
@@ -134,7 +134,7 @@ fn a_change_within_the_copy_begins_it_again() {
         split.call("start_dual_write").unwrap();
         split.call("run_backfill").unwrap();
         split.wait_held(point, LIMIT).unwrap();
-        // Within a step the worker holds locks that DDL waits for.
+        // Within a step the worker holds locks for which DDL waits.
         let change = |server: usize| {
             let mut session = cluster.servers[server].superuser(DATABASE).unwrap();
             std::thread::spawn(move || {
@@ -153,7 +153,7 @@ fn a_change_within_the_copy_begins_it_again() {
     }
 }
 
-/// A cutover that meets a difference is given up, and the split waits.
+/// A cutover that meets a difference is aborted, and the split waits.
 #[test]
 fn a_cutover_does_not_pass_a_difference() {
     for point in ["cutover_locked", "cutover_begin", "cutover_disabled"].into_iter().take(at_most(1)) {
@@ -175,7 +175,7 @@ fn a_cutover_does_not_pass_a_difference() {
     }
 }
 
-/// Queue and triggers are made for the key: another one is no change to go on with.
+/// Queue and triggers belong to the key, so a split cannot continue with another one.
 #[test]
 #[ignore = "make test-all: another key; make test has ddl::rewrites::finish_deletes_no_value_that_it_has_not_compared"]
 fn another_key_is_none_to_go_on_with() {
@@ -200,21 +200,20 @@ fn another_key_is_none_to_go_on_with() {
     }
 }
 
-/// What is to be copied again is the target's word: a worker that ends right behind it says no
-/// more, and the next one goes on.
+/// The target records what is to be copied again. If the worker ends right after that, the next one continues.
 #[test]
 fn whatever_becomes_of_its_worker() {
     let cluster = cluster_of(&[], TABLE);
     let split = plan(&cluster);
     to_pending(&split);
     for (n, kind) in ["kill", "error", "exit"].into_iter().enumerate().take(at_most(1)) {
-        let strike = Strike::arm(&cluster, "reshape_adopted", kind).unwrap();
+        let fault = SingleFault::arm(&cluster, "reshape_adopted", kind).unwrap();
         let column = format!("ALTER TABLE items ADD COLUMN more_{n} int");
         by_owner(&cluster, 0, &format!("{column} DEFAULT {n}"));
         by_owner(&cluster, 0, &format!("UPDATE items SET more_{n} = id WHERE id % 3 = 0"));
-        // What its rows have of the source's default comes by a copy alone.
+        // Its rows have the source's default values only after a copy.
         by_owner(&cluster, 1, &column);
-        strike.wait(LIMIT).unwrap();
+        fault.wait(LIMIT).unwrap();
         wait::until("the rows to be alike", LIMIT, || {
             Ok((rows(&cluster, 0) == rows(&cluster, 1)).then_some(()))
         })

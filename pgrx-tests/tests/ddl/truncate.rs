@@ -1,5 +1,5 @@
-//! Tables that change their shape under a split: TRUNCATE and rewrites at every point
-//! of a step, partitions that come, go and are truncated; and rows of every type.
+//! Tables that change during a split: TRUNCATE and rewrites at every point of a step, partitions that appear,
+//! disappear and are truncated; and rows of every type.
 
 use postgres::NoTls;
 use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE, OWNER};
@@ -10,8 +10,8 @@ use shardmaster_tests::fixture::{
 use shardmaster_tests::split::Split;
 use shardmaster_tests::wait;
 
-/// The worker stands at the point while the statement is asked for; it goes on when the
-/// statement is done or waits for a lock of the step.
+/// Runs the statements while the worker is held at the point. The worker continues when they are done or wait
+/// for a lock of the step.
 fn while_held(cluster: &Cluster, split: &Split<'_>, point: &str, statements: &'static [&'static str]) {
     split.wait_held(point, LIMIT).unwrap();
     let mut config = cluster.servers[0].config(DATABASE, "postgres");
@@ -32,7 +32,7 @@ fn while_held(cluster: &Cluster, split: &Split<'_>, point: &str, statements: &'s
     thread.join().unwrap();
 }
 
-/// Until the target holds what the source holds.
+/// Waits until the target has the same rows as the source.
 fn wait_equal(cluster: &Cluster, split: &Split<'_>, what: &str) {
     wait::until(what, LIMIT, || {
         split.call("replay_tail").ok();
@@ -56,7 +56,7 @@ fn truncate_and_rewrites_at_every_point_of_a_step() {
     let mut master = cluster.superuser().unwrap();
     let query = "SELECT point FROM shard_split_points() WHERE point LIKE 'step%' OR point IN ('backfill_done', 'tail_caught_up')";
     let points: Vec<String> = master.query(query, &[]).unwrap().iter().map(|row| row.get(0)).collect();
-    // Every fourth point, and in long runs each.
+    // Long runs try each point, and others every fourth.
     for (number, point) in points.iter().enumerate().step_by(if is_long_run() { 1 } else { 4 }) {
         source(&cluster)
             .batch_execute("TRUNCATE items; INSERT INTO items SELECT 'moves', i, i::text, i FROM generate_series(1, 300) i")
@@ -69,11 +69,11 @@ fn truncate_and_rewrites_at_every_point_of_a_step() {
         while_held(&cluster, &split, point, CHANGES[number % CHANGES.len()]);
         split.wait("cutover_pending", LIMIT).unwrap();
         wait_equal(&cluster, &split, point);
-        // Once more where steps apply changes only.
+        // This is repeated at a step that only applies changes.
         if point.starts_with("step_") {
             cluster.hold(point).unwrap();
             let mut writer = client(&cluster);
-            // Again and again: the worker may see the setting later than a change.
+            // The write is repeated, because the worker may see the setting later than a change.
             wait::until("a step with changes to be held", LIMIT, || {
                 writer
                     .batch_execute("UPDATE items SET val = val || '.' WHERE tenant = 'moves' AND id < 20")?;
@@ -93,7 +93,7 @@ fn truncate_and_rewrites_at_every_point_of_a_step() {
     cut_over_and_compare(&cluster, &split);
 }
 
-/// A client who empties a table all the time writes no history of the master's.
+/// If a client empties a table all the time, the master's events do not grow.
 #[test]
 #[ignore = "make test-all: how often it is told; make test has truncate_and_rewrites_at_every_point_of_a_step"]
 fn what_happens_again_and_again_is_told_once() {
@@ -126,7 +126,7 @@ fn partitions_come_go_and_are_truncated() {
     split.call("start_dual_write").unwrap();
     split.call("run_backfill").unwrap();
     split.wait_held("step_consumed", LIMIT).unwrap();
-    // A row that goes to another partition, and one partition emptied.
+    // A row moves to another partition, and one partition is emptied.
     source(&cluster)
         .batch_execute(
             "UPDATE items SET id = id + 301 WHERE tenant = 'moves' AND id BETWEEN 150 AND 160;
@@ -151,18 +151,18 @@ fn partitions_come_go_and_are_truncated() {
         )
         .unwrap();
     wait_equal(&cluster, &split, "the new partition");
-    // Written by the name of the leaf itself.
+    // This writes by the name of the partition itself.
     client(&cluster).batch_execute("UPDATE items_4 SET val = 'leaf' WHERE id < 1100").unwrap();
     source(&cluster).batch_execute("ALTER TABLE items DETACH PARTITION items_1").unwrap();
     wait_equal(&cluster, &split, "the detached partition");
-    // It is in no keyspace now, and its rows would stay without a word.
+    // It is in no keyspace now, and its rows would stay unnoticed.
     let stays = "SELECT shard_table_add('items_1', NULL, policy => 'global')";
     cluster.superuser().unwrap().batch_execute(stays).unwrap();
     cut_over_and_compare(&cluster, &split);
     assert!(rows(&cluster, 1).keys().all(|id| *id >= 200));
 }
 
-/// A small tenant of a big table costs its own rows, not a walk over the table.
+/// A small tenant of a big table costs only its own rows, and not a scan of the table.
 #[test]
 #[ignore = "make test-all: a big table; make test has split::round_trips::a_step_that_finds_nothing_is_three_ways_there_and_back"]
 fn a_small_scope_is_found_by_an_index() {
@@ -185,7 +185,7 @@ fn a_small_scope_is_found_by_an_index() {
                    FROM pg_stat_user_tables WHERE relname = 'items'";
     let row = source(&cluster).query_one(scans, &[]).unwrap();
     assert_eq!(row.get::<_, i64>(1), 0, "walks over the table");
-    // Without the index, block by block.
+    // Without the index, the copy goes block by block.
     let mut other = source(&cluster);
     other
         .batch_execute("ALTER TABLE items DROP CONSTRAINT items_pkey, DROP CONSTRAINT items_tenant_code_key")
@@ -209,8 +209,8 @@ fn a_small_scope_is_found_by_an_index() {
     assert_eq!((row.get::<_, i64>(0) > 1, row.get::<_, i64>(1)), (true, 1));
 }
 
-/// A target's statistics know nothing of rows that have just come. A window costs its own
-/// rows all the same: neither a walk over the table, nor one over all that has come.
+/// A target's statistics do not include rows that were just copied. A window still costs only its own rows,
+/// and neither a scan of the table nor one of all copied rows.
 #[test]
 #[ignore = "make test-all: windows; make test has split::round_trips::a_step_that_finds_nothing_is_three_ways_there_and_back"]
 fn a_window_is_found_by_its_keys() {
@@ -234,7 +234,7 @@ fn a_window_is_found_by_its_keys() {
         "UPDATE items SET val = 'changed' WHERE tenant = 'moves' AND id BETWEEN 10001 AND 10020",
     )
     .unwrap();
-    // What a session has read it tells within a second.
+    // Statistics of a session are reported within a second.
     let written = "SELECT n_tup_del >= 20 FROM pg_stat_user_tables WHERE relname = 'items'";
     wait::until_true(&mut there, "the window to be written", LIMIT, written).unwrap();
     let read = "SELECT coalesce(seq_tup_read, 0) + coalesce(idx_tup_fetch, 0) FROM pg_stat_user_tables WHERE relname = 'items'";
@@ -244,8 +244,8 @@ fn a_window_is_found_by_its_keys() {
     split.finish(LIMIT).unwrap();
 }
 
-/// The types' text and binary forms are those of the servers, not of the mover's role,
-/// whose settings are made as odd as they can be.
+/// The types' text and binary forms are those of the servers, and do not depend on the settings of the
+/// mover's role, which are as odd as possible here.
 #[test]
 #[ignore = "make test-all: the server's own forms; make test has split::types::every_type_of_value_moves"]
 fn every_type_arrives_unchanged() {
@@ -264,7 +264,7 @@ fn every_type_arrives_unchanged() {
                  ALTER ROLE mover SET client_encoding = 'LATIN1'",
             )
             .unwrap();
-        // Columns in another order on the target, and one that was dropped.
+        // The target has the columns in another order, and one that was dropped.
         let (first, second) = if number == 0 { ("f8 float8", "gone int") } else { ("gone int", "f8 float8") };
         admin
             .batch_execute(&format!(
@@ -307,7 +307,7 @@ fn every_type_arrives_unchanged() {
     assert!(found[0].0 > 80, "{}", found[0].0);
     assert_eq!(found[0], found[1]);
     split.finish(LIMIT).unwrap();
-    // The identity goes on behind the highest value that has moved.
+    // The identity continues after the highest value that has moved.
     cluster.servers[1]
         .superuser(DATABASE)
         .unwrap()
@@ -335,7 +335,7 @@ fn fill_the_zoo(cluster: &Cluster, which: &str) {
         .unwrap();
 }
 
-/// Rows, and a digest of their text with all digits.
+/// Returns the number of rows, and a digest of their text with all digits.
 fn picture(server: &shardmaster_tests::server::Server) -> (i64, String) {
     let columns = "id, tenant, f8, f4, n, ts, tz, d, t, ttz, i, by, j, jb, ta, ia, r, m, ma, p, c, u, ip, ci, bi, vb, x::text,
                    tv, o, rc, mo, ch, vc, pt::text, twice";

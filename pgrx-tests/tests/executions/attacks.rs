@@ -1,13 +1,13 @@
-//! Statements on all shards, and what somebody tried to break them with: what is prepared again by a failover, logins that
-//! are taken away, roles that triggers set, routines that commit on their way.
+//! Statements on all shards, and attempts to break them: transactions that a failover restores as prepared,
+//! logins that are revoked, roles that triggers set, and routines that commit.
 
-use shardmaster_tests::asking::error;
 use shardmaster_tests::cluster::DATABASE;
 use shardmaster_tests::fixture::{LIMIT, by_superuser, by_superusers};
+use shardmaster_tests::queries::error;
 use shardmaster_tests::two_phase::{INSERT, dba, held, number, prepared, runs, stage, states};
 use shardmaster_tests::{standby, wait};
 
-/// The standby has the prepared transaction, and not that it was committed, which everybody was told: its locks would stay.
+/// The standby has the prepared transaction, and not its commit, which was already reported. Its locks would stay.
 #[test]
 fn what_a_failover_has_prepared_again_is_committed() {
     let mut cluster = stage(2);
@@ -29,7 +29,8 @@ fn what_a_failover_has_prepared_again_is_committed() {
     assert_eq!(states(&cluster), ["done", "done"]);
 }
 
-/// What is left of it may be ended with the logins that it was begun with; it runs again only as somebody who has them.
+/// What is left of an execution may be ended with the logins with which it began. It runs again only as a
+/// role that has these logins.
 #[test]
 fn whoever_has_lost_a_login_does_nothing_with_it() {
     let cluster = stage(2);
@@ -59,8 +60,8 @@ fn whoever_has_lost_a_login_does_nothing_with_it() {
     assert_eq!(runs(&cluster), [1, 1]);
 }
 
-/// A deferred trigger runs as whom the statement has left the role, in two phases as in one; what it sets does not say who may
-/// end the transaction.
+/// A deferred trigger runs as the role that the statement has set, both in two phases and in one. The role
+/// that the trigger sets does not decide who may end the transaction.
 #[test]
 fn a_role_that_a_deferred_trigger_sets_ends_nothing() {
     let cluster = stage(2);
@@ -84,7 +85,7 @@ fn a_role_that_a_deferred_trigger_sets_ends_nothing() {
     assert_eq!(who, "deployer low low");
 }
 
-/// What has committed on its way is not undone by its failure.
+/// A failure does not undo what the routine has committed.
 #[test]
 fn a_routine_that_may_have_committed_is_not_run_again() {
     let cluster = stage(1);

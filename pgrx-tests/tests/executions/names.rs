@@ -1,9 +1,9 @@
-//! What the names of a statement mean on each shard.
+//! The meaning of a statement's names on each shard.
 
-use shardmaster_tests::asking::error;
 use shardmaster_tests::cluster::{Cluster, DATABASE};
+use shardmaster_tests::queries::error;
 
-/// It would be done twice there.
+/// Otherwise the other shard would run it twice.
 #[test]
 fn what_a_shard_lacks_is_not_changed_on_another_one() {
     let cluster = Cluster::namespaces(2, &["fsync = off"]).unwrap();

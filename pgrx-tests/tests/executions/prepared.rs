@@ -1,9 +1,9 @@
-//! Statements on all shards or on none: what is refused, what they keep waiting, and who may end them.
+//! Statements on all shards or on none: refusals, what they block, and who may end them.
 
 use postgres::Client;
-use shardmaster_tests::asking::error;
 use shardmaster_tests::cluster::{Cluster, DATABASE};
 use shardmaster_tests::fixture::{LIMIT, by_superuser, by_superusers};
+use shardmaster_tests::queries::error;
 use shardmaster_tests::server::Stop;
 use shardmaster_tests::split::Split;
 use shardmaster_tests::two_phase::{
@@ -27,7 +27,7 @@ fn all_do_it_or_none() {
     dba.batch_execute(INSERT).unwrap();
     assert_eq!(report(&mut dba, 2), "shard_a done 1, shard_b done 1, shard_c done 1");
     assert_eq!((runs(&cluster), prepared(&cluster)), (vec![1; 3], 0));
-    // The last one fails in the statement, or when it is to prepare it.
+    // The last shard fails in the statement, or when it prepares it.
     for (id, (breaks, mends, state)) in [
         ("ALTER TABLE runs ADD CONSTRAINT no CHECK (n < 0) NOT VALID", "ALTER TABLE runs DROP CONSTRAINT no", "23514"),
         (
@@ -50,12 +50,12 @@ fn all_do_it_or_none() {
         dba.batch_execute(&format!("CALL shard_execute_resume({id})")).unwrap();
         assert_eq!((runs(&cluster), prepared(&cluster)), (vec![done + 1; 3], 0));
     }
-    // What cannot be prepared: the server says so.
+    // The server refuses statements that cannot be prepared.
     for statement in ["CREATE TEMP TABLE kept ()", "NOTIFY news", "LISTEN news"] {
         let call = format!("CALL shard_execute('{statement}', two_phase => true)");
         assert_eq!(error(&mut dba, &call).0, "0A000", "{statement}");
     }
-    // A role that the statement has set could not be told to end it.
+    // Ending the transaction as a role that the statement has set would not be possible.
     by_superusers(
         &cluster,
         "CREATE ROLE other; GRANT other TO deployer; GRANT INSERT ON runs TO other; GRANT USAGE ON SEQUENCE runs_n_seq TO other",
@@ -110,7 +110,7 @@ fn several_shards_of_one_database() {
     let count = "SELECT (SELECT count(*) FROM shard_a.runs) || ' ' || (SELECT count(*) FROM shard_b.runs) || ' ' ||
                         (SELECT count(*) FROM shard_c.runs) || ' ' || (SELECT count(*) FROM pg_prepared_xacts)";
     assert_eq!(master.query_one(count, &[]).unwrap().get::<_, String>(0), "1 1 1 0");
-    // They lock each other: none waits for longer than for any lock, and none has done it.
+    // They block each other. Neither waits longer than for any lock, and neither has run.
     let began = Instant::now();
     assert_eq!(
         error(&mut dba, "CALL shard_execute('UPDATE one SET n = n + 1', two_phase => true)").0,
@@ -119,7 +119,7 @@ fn several_shards_of_one_database() {
     assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
     let left = "SELECT n + (SELECT count(*) FROM pg_prepared_xacts) FROM one";
     assert_eq!(master.query_one(left, &[]).unwrap().get::<_, i64>(0), 0);
-    // One that somebody else has is not there for them.
+    // A prepared transaction of somebody else is not visible to them.
     master.batch_execute("BEGIN; UPDATE one SET n = n; PREPARE TRANSACTION 'of others'").unwrap();
     let (state, message) = error(&mut dba, INSERT);
     assert_eq!(state, "55000");
@@ -149,7 +149,8 @@ fn a_split_and_a_statement_in_two_phases_keep_out_of_each_others_way() {
         split.call("rollback").unwrap();
         split.wait("rolled_back", LIMIT).unwrap();
     }
-    // Asked for when the sessions are written down and before anything is done: one of the two waits, or is refused.
+    // The split is requested after the sessions are recorded and before anything is done. One of the two
+    // waits, or is refused.
     let call = held(&cluster, "execution_running", INSERT);
     split.call("start_dual_write").unwrap();
     cluster.fault("").unwrap();
@@ -160,7 +161,8 @@ fn a_split_and_a_statement_in_two_phases_keep_out_of_each_others_way() {
     assert_eq!((runs(&cluster), prepared(&cluster)), (vec![2; 3], 0));
 }
 
-/// The login is what it was begun with, as long as anything of it is left; without one an operator is told.
+/// The login must stay the one with which the execution began, as long as anything of it is left. If it is
+/// missing, the operator is told.
 #[test]
 #[ignore = "make test-all: a login that is gone; make test has executions::attacks::whoever_has_lost_a_login_does_nothing_with_it"]
 fn a_login_that_is_no_longer_there_is_said() {
@@ -195,7 +197,7 @@ fn a_login_that_is_no_longer_there_is_said() {
     }
 }
 
-/// What others have ended by hand is not told otherwise than it is.
+/// Transactions that others have ended by hand are reported as they are.
 #[test]
 #[ignore = "make test-all: what others have ended; make test has all_do_it_or_none"]
 fn what_others_have_ended_is_seen() {
@@ -214,14 +216,14 @@ fn what_others_have_ended_is_seen() {
     assert_eq!(error(&mut dba(&cluster), "CALL shard_execute_resume(1)").0, "55000");
     dba(&cluster).batch_execute("CALL shard_execute_resume(1, retry => true)").unwrap();
     assert_eq!((states(&cluster), runs(&cluster)), (vec!["done".to_owned(); 2], vec![1, 1]));
-    // By hand as it was decided.
+    // They are ended by hand in the way that was decided.
     let call = held(&cluster, "execution_decided", INSERT);
     let gid: String = shard.query_one("SELECT gid FROM pg_prepared_xacts", &[]).unwrap().get(0);
     shard.batch_execute(&format!("COMMIT PREPARED '{gid}'")).unwrap();
     cluster.fault("").unwrap();
     assert_eq!(call.join().unwrap(), None);
     assert_eq!((states(&cluster)[2..].to_vec(), runs(&cluster)), (vec!["done".to_owned(); 2], vec![2, 2]));
-    // A master that has lost its decision takes the word of a shard for it.
+    // A master that has lost its decision accepts it from a shard.
     let call = held(&cluster, "execution_prepared", INSERT);
     let gid: String = shard.query_one("SELECT gid FROM pg_prepared_xacts", &[]).unwrap().get(0);
     shard.batch_execute(&format!("COMMIT PREPARED '{gid}'")).unwrap();
@@ -232,7 +234,7 @@ fn what_others_have_ended_is_seen() {
     assert_eq!((states(&cluster)[4..].to_vec(), runs(&cluster)), (vec!["done".to_owned(); 2], vec![3, 3]));
 }
 
-/// A session that has given its lock away, by hand and between the steps, decides nothing.
+/// A session that has released its lock by hand between the steps decides nothing.
 #[test]
 fn who_has_let_go_decides_nothing() {
     let cluster = stage(2);
@@ -270,7 +272,7 @@ fn two_of_them_do_not_wait_for_each_other_without_an_end() {
     assert_eq!((states(&cluster), prepared(&cluster)), (vec!["done".to_owned(); 4], 0));
 }
 
-/// A session of which a step was asked by hand takes nobody along when it ends.
+/// A session that ran a step by hand takes nobody down when it ends.
 #[test]
 fn a_session_that_ends_between_two_steps_ends_alone() {
     let cluster = stage(2);
@@ -291,7 +293,8 @@ fn a_session_that_ends_between_two_steps_ends_alone() {
     assert_eq!(runs(&cluster), [0, 0]);
 }
 
-/// A copy of the master's catalog leaves what is prepared to the master, until somebody says that it replaces it.
+/// A copy of the master's catalog leaves prepared transactions to the master, until an operator says that it
+/// replaces the master.
 #[test]
 fn a_copy_of_the_master_ends_nothing_that_the_master_has_begun() {
     let cluster = stage(2);
@@ -317,12 +320,12 @@ fn a_copy_of_the_master_ends_nothing_that_the_master_has_begun() {
             )
         );
     }
-    // The worker has had its time.
+    // The worker has had enough time.
     std::thread::sleep(Duration::from_secs(8));
     assert_eq!(prepared(&cluster), 2);
     dba.batch_execute("CALL shard_execute_resume(1, retry => true)").unwrap();
     assert_eq!((runs(&cluster), prepared(&cluster)), (vec![1; 2], 0));
-    // Where something is open a shard stays where it is.
+    // A shard with an open execution cannot get another endpoint.
     let call = held(&cluster, "execution_prepared", INSERT);
     let moved = "SELECT shard_set_endpoint('shard_a', database => 'elsewhere')";
     assert_eq!(error(&mut master, moved).0, "55006");
@@ -330,7 +333,7 @@ fn a_copy_of_the_master_ends_nothing_that_the_master_has_begun() {
     assert_eq!(call.join().unwrap(), None);
 }
 
-/// The worker has it for a moment, which is no reason to send somebody away who goes on with it.
+/// The worker holds it for a moment, which is no reason to refuse a resume.
 #[test]
 #[ignore = "make test-all: a moment's wait; make test has executions::two_phase::the_worker_dies_while_it_settles"]
 fn whoever_goes_on_waits_for_the_worker_that_settles() {
@@ -356,7 +359,7 @@ fn whoever_goes_on_waits_for_the_worker_that_settles() {
     assert_eq!(states(&cluster), ["done", "done", "abandoned", "abandoned"]);
 }
 
-/// The coordinator looks every few seconds for what is left.
+/// The coordinator looks every few seconds for open executions.
 #[test]
 #[ignore = "make test-all: how often it is read; make test has all_do_it_or_none"]
 fn what_has_failed_is_not_read_at_each_look() {

@@ -1,9 +1,9 @@
-//! Statements on all shards, and a master that has failed over to a standby without its last words: nothing is done twice
-//! unless somebody says so, and nothing is undone that may have been decided.
+//! Statements on all shards, and a master that has failed over to a standby without its last writes. Nothing
+//! is run twice without an operator's consent, and nothing is undone that may have been decided.
 
-use shardmaster_tests::asking::error;
 use shardmaster_tests::cluster::{Cluster, DATABASE};
 use shardmaster_tests::fixture::LIMIT;
+use shardmaster_tests::queries::error;
 use shardmaster_tests::server::{Server, Stop};
 use shardmaster_tests::two_phase::{INSERT, dba, held, prepared, runs, stage, states};
 use shardmaster_tests::{standby, wait};
@@ -11,7 +11,7 @@ use shardmaster_tests::{standby, wait};
 const RETRY: &str = "CALL shard_execute_resume(1, retry => true)";
 const RESUME: &str = "CALL shard_execute_resume(1)";
 
-/// The standby takes the master's place.
+/// Promotes the standby in the master's place.
 fn fail_over(cluster: &mut Cluster, promoted: Server) {
     cluster.master.stop(Stop::Kill).unwrap();
     promoted.promote().unwrap();
@@ -24,7 +24,7 @@ fn errors(cluster: &Cluster) -> String {
     cluster.superuser().unwrap().query_one(query, &[]).unwrap().get(0)
 }
 
-/// Two shards wait as far as it knows, and have done it.
+/// As far as the standby knows, two shards are waiting. They have run the statement already.
 #[test]
 fn what_a_master_has_forgotten_is_not_done_again() {
     let mut cluster = stage(2);
@@ -42,7 +42,7 @@ fn what_a_master_has_forgotten_is_not_done_again() {
     assert_eq!(states(&cluster), ["unknown", "unknown"]);
     assert!(errors(&cluster).contains("restored or failed over"), "{}", errors(&cluster));
     assert_eq!(runs(&cluster), [1, 1]);
-    // Somebody has looked, and says so. From then on the master knows what it does.
+    // The operator has checked and consents. From then on the master knows the state.
     let refuse = "ALTER TABLE runs ADD CONSTRAINT no CHECK (n < 0) NOT VALID";
     let mut second = cluster.servers[1].superuser(DATABASE).unwrap();
     second.batch_execute(refuse).unwrap();
@@ -52,7 +52,8 @@ fn what_a_master_has_forgotten_is_not_done_again() {
     assert_eq!((runs(&cluster), states(&cluster)), (vec![2, 2], vec!["done".to_owned(); 2]));
 }
 
-/// It was decided, and one shard has committed: of this the standby knows nothing. The other one's is left as it is.
+/// The execution was decided, and one shard has committed. The standby does not know this. The other shard's
+/// transaction is left as it is.
 #[test]
 fn what_may_have_been_decided_is_not_undone() {
     let mut cluster = stage(2);
@@ -78,14 +79,15 @@ fn what_may_have_been_decided_is_not_undone() {
     wait::until("the worker to leave it", LIMIT, is_left)
         .unwrap_or_else(|why| panic!("{why}: {:?} {}", states(&cluster), errors(&cluster)));
     assert_eq!((runs(&cluster), prepared(&cluster)), (vec![1, 0], 1));
-    // The one that has nothing may have done it. Nor does somebody's word end what is prepared.
+    // The shard without a prepared transaction may have committed it. So the operator's consent does not end
+    // the other one's.
     let mut second = cluster.servers[1].superuser(DATABASE).unwrap();
     let gid: String = second.query_one(gid, &[]).unwrap().get(0);
     wait::until("what is prepared to be in the way", LIMIT, || {
         Ok(error(&mut dba(&cluster), RETRY).1.contains(&gid).then_some(()))
     })
     .unwrap();
-    // And the hint says nothing of what was decided.
+    // The hint does not say that it was decided.
     let said = dba(&cluster).batch_execute(RETRY).unwrap_err();
     let hint = said.as_db_error().unwrap().hint().unwrap_or_default().to_owned();
     assert!(hint.contains("See on the other shards") && !hint.contains("decided"), "{hint}");

@@ -1,12 +1,12 @@
-//! Statements on all shards, and splits whose shards are not as they should be.
+//! Statements on all shards, and splits whose shards are not in order.
 
-use shardmaster_tests::asking::error;
 use shardmaster_tests::fixture::{LIMIT, by_superuser};
+use shardmaster_tests::queries::error;
 use shardmaster_tests::split::Split;
 use shardmaster_tests::two_phase::{dba, stage};
 use shardmaster_tests::wait;
 
-/// Nothing has moved, and the statement brings what the check has missed.
+/// Nothing has moved yet, and the statement adds what the check has missed.
 #[test]
 fn what_a_check_has_found_is_mended_by_a_statement() {
     let cluster = stage(2);

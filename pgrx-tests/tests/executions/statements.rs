@@ -1,16 +1,16 @@
-//! One statement on all shards: each of them does it once, whatever is interrupted.
+//! One statement on all shards: each of them runs it once, whatever is interrupted.
 
 use postgres::Client;
-use shardmaster_tests::asking::error;
 use shardmaster_tests::cluster::{Cluster, DATABASE};
 use shardmaster_tests::fixture::{LIMIT, by_superuser, by_superusers, state_of};
+use shardmaster_tests::queries::error;
 use shardmaster_tests::server::Stop;
 use shardmaster_tests::split::Split;
 use shardmaster_tests::wait;
 use std::thread;
 
-/// Servers whose tables belong to the role `deployer`, as whom the role `dba` is connected to them. `gate()` waits for
-/// an advisory lock, however long that takes.
+/// Makes servers whose tables belong to the role `deployer`. The role `dba` connects to them as that role.
+/// `gate()` waits for an advisory lock, however long that takes.
 fn stage(count: usize) -> Cluster {
     let cluster = Cluster::servers(count, &["fsync = off", "shardmaster.tail_interval = 20"]).unwrap();
     by_superusers(
@@ -52,12 +52,12 @@ fn number(cluster: &Cluster, server: usize, query: &str) -> i64 {
     cluster.servers[server].superuser(DATABASE).unwrap().query_one(query, &[]).unwrap().get(0)
 }
 
-/// How often each shard has done it.
+/// Returns how often each shard has run the statement.
 fn runs(cluster: &Cluster) -> Vec<i64> {
     (0..cluster.servers.len()).map(|server| number(cluster, server, "SELECT count(*) FROM runs")).collect()
 }
 
-/// Nobody is past the gate of a server while it lives.
+/// Closes the gate of a server while the returned session lives.
 fn shut(cluster: &Cluster, server: usize) -> Client {
     let mut client = cluster.servers[server].superuser(DATABASE).unwrap();
     client.batch_execute("SELECT pg_advisory_lock(7)").unwrap();
@@ -107,7 +107,7 @@ fn each_shard_does_it_and_a_failure_stops_what_follows() {
     assert_eq!(report(&mut dba), "shard_a done 1, shard_b done 1, shard_c done 1");
     dba.batch_execute("CALL shard_execute_resume(3)").unwrap();
     assert_eq!(runs(&cluster), [1, 1, 1]);
-    // At the commit as well.
+    // It fails at the commit as well.
     by_superuser(
         &cluster,
         1,
@@ -152,7 +152,7 @@ fn a_crash_of_the_master_before_and_after_the_commit() {
         let latest = "SELECT execution_id, xid FROM shardmaster.execution_shard WHERE state = 'committing'";
         let row = cluster.superuser().unwrap().query_one(latest, &[]).unwrap();
         let (id, xid): (i64, String) = (row.get(0), row.get(1));
-        // Whatever the transaction was about to do, it has ended before it is done again.
+        // The transaction has ended before it runs again, whatever it was about to do.
         if !done {
             let resume = thread::spawn({
                 let mut dba = dba(&cluster);
@@ -181,11 +181,12 @@ fn a_crash_of_the_master_before_and_after_the_commit() {
     assert_eq!(runs(&cluster)[1], 2);
 }
 
-/// A number that the shard had not written down is given again after its crash, to somebody who commits.
+/// After a crash, a transaction id that the shard had not written to disk is assigned again, and that
+/// transaction commits.
 #[test]
 fn a_crash_of_the_shard_lends_nobody_its_number() {
     let mut cluster = stage(2);
-    // Nobody but a commit writes the log.
+    // Only a commit writes the log.
     cluster.servers[0].configure(&["wal_writer_delay = 10s"]).unwrap();
     cluster.servers[0].reload().unwrap();
     commits_late(&cluster, 0);
@@ -204,7 +205,7 @@ fn a_crash_of_the_shard_lends_nobody_its_number() {
     assert_eq!(runs(&cluster), [1, 1]);
 }
 
-/// The login's commits wait for no disk, and neither does one whose triggers say so.
+/// The login's commits do not wait for the disk, and neither do those of triggers that set this.
 #[test]
 fn what_is_done_outlives_a_crash_of_the_shard() {
     let mut cluster = stage(1);
@@ -231,7 +232,7 @@ fn what_is_done_outlives_a_crash_of_the_shard() {
     assert_eq!(states(&cluster), ["done", "done"]);
 }
 
-/// A call in a session of its own; what it ends with.
+/// Makes a call in a session of its own. The thread returns its error, if it fails.
 fn in_background(cluster: &Cluster, call: &str) -> thread::JoinHandle<Option<(String, String)>> {
     let (mut caller, call) = (dba(cluster), call.to_owned());
     thread::spawn(move || {
@@ -243,7 +244,7 @@ fn in_background(cluster: &Cluster, call: &str) -> thread::JoinHandle<Option<(St
 
 const NOBODY: &str = "SELECT count(*) = 0 FROM pg_stat_activity WHERE usename = 'deployer'";
 
-/// What came after the gate, were it not for the end of whoever waits there.
+/// The statement waits at the gate.
 const AT_GATE: &str = "CALL shard_execute('INSERT INTO runs SELECT gate()')";
 
 #[test]
@@ -259,7 +260,7 @@ fn a_session_of_a_shard_that_ends_has_done_nothing() {
         assert_eq!(states(&cluster)[..2], ["failed", "waiting"]);
         wait::until_true(&mut gate, "its sessions to end", LIMIT, NOBODY).unwrap();
     }
-    // Without a transaction nobody knows.
+    // Without a transaction, nobody knows whether it has run.
     let call = in_background(
         &cluster,
         "CALL shard_execute('INSERT INTO runs SELECT gate()', in_transaction => false)",
@@ -293,7 +294,7 @@ fn a_wave_runs_beside_each_other() {
     drop((a, b));
     assert_eq!(call.join().unwrap(), None);
     assert_eq!(runs(&cluster), [1, 1, 1]);
-    // One that fails holds up none beside it.
+    // A failed execution does not block others.
     by_superuser(&cluster, 0, "DROP TABLE runs");
     let failed = in_background(&cluster, "CALL shard_execute('INSERT INTO runs DEFAULT VALUES', wave => 2)");
     assert_eq!(failed.join().unwrap().unwrap().0, "42P01");
@@ -340,7 +341,7 @@ fn one_session_carries_it_out_and_another_one_may_go_on() {
         let busy = ("55006".to_owned(), "another session is running execution 1".to_owned());
         assert_eq!(error(&mut second, call), busy);
     }
-    // Its process ends without a word.
+    // The process of the call is terminated.
     let mut master = cluster.superuser().unwrap();
     let other: i32 = second.query_one("SELECT pg_backend_pid()", &[]).unwrap().get(0);
     let end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'dba' AND state = 'active' AND pid <> $1";
@@ -358,7 +359,7 @@ fn a_split_and_a_statement_keep_out_of_each_others_way() {
     let split = Split::plan(&cluster, "shard_a", "shard_b", &["moves"]).unwrap();
     let mut dba = dba(&cluster);
     dba.batch_execute("CALL shard_execute('INSERT INTO runs DEFAULT VALUES')").unwrap();
-    // The statement runs first: the split waits.
+    // The statement runs first, and the split waits.
     let mut gate = shut(&cluster, 1);
     let call = in_background(&cluster, AT_GATE);
     wait_at_gate(&mut gate);
@@ -369,7 +370,7 @@ fn a_split_and_a_statement_keep_out_of_each_others_way() {
     drop(gate);
     assert_eq!(call.join().unwrap(), None);
     split.wait("dual_write", LIMIT).unwrap();
-    // The split is first: the statement is refused.
+    // The split is first, and the statement is refused.
     let refused = "split 1 is under way on shard \"shard_a\"";
     assert_eq!(error(&mut dba, INSERT), ("55006".to_owned(), refused.to_owned()));
     dba.batch_execute("CALL shard_execute('INSERT INTO runs DEFAULT VALUES', shards => '{shard_c}')")
@@ -380,7 +381,7 @@ fn a_split_and_a_statement_keep_out_of_each_others_way() {
     assert_eq!(runs(&cluster), [3, 3, 4]);
 }
 
-/// Each writes first and looks then.
+/// Each of them records itself first, and then looks for the other.
 #[test]
 #[ignore = "make test-all: a split in between; make test has a_split_and_a_statement_keep_out_of_each_others_way"]
 fn a_split_that_begins_between_two_shards_stops_the_statement() {
@@ -436,7 +437,7 @@ fn what_is_refused_is_refused_before_anything_is_done() {
     );
     dba.batch_execute("ROLLBACK").unwrap();
     assert_eq!(states(&cluster), Vec::<String>::new());
-    // Nobody is the mover, and whoever has no login is nobody.
+    // Nobody runs as the mover, and a role without a login is refused.
     let mut other = cluster.master.connect(DATABASE, "other").unwrap();
     assert_eq!(error(&mut other, INSERT).0, "42501");
     assert_eq!(error(&mut cluster.superuser().unwrap(), INSERT).0, "42501");
@@ -445,7 +446,7 @@ fn what_is_refused_is_refused_before_anything_is_done() {
     assert_eq!(number(&cluster, 1, "SELECT count(*) FROM who WHERE name = 'deployer'"), 1);
     assert_eq!(error(&mut dba, "CALL shard_execute('SELECT 1; SELECT 2')").0, "42601");
     assert_eq!(error(&mut dba, "CALL shard_execute('DO $$BEGIN COMMIT; END$$')").0, "2D000");
-    // What somebody else has begun he goes on with.
+    // A role cannot continue an execution of another one.
     cluster.superuser().unwrap().batch_execute("SELECT shard_login_set('other', 'deployer')").unwrap();
     assert_eq!(error(&mut other, "CALL shard_execute_resume(2)").0, "42501");
     assert_eq!(error(&mut other, "SELECT * FROM shardmaster.execution").0, "42501");
@@ -456,7 +457,7 @@ fn what_is_refused_is_refused_before_anything_is_done() {
 fn nothing_is_done_that_the_master_has_not_written_down() {
     let cluster = stage(1);
     let mut dba = dba(&cluster);
-    // By hand, and in one transaction, the steps would run before any of them is committed.
+    // Run by hand in one transaction, the steps would happen before any of them is committed.
     let begin = "SELECT shardmaster.execution_begin('INSERT INTO runs DEFAULT VALUES', 'default', NULL, 1, true, '1 min')";
     let id: i64 = dba.query_one(begin, &[]).unwrap().get(0);
     dba.query_one(&format!("SELECT shardmaster.execution_take({id}, false, '1 min')"), &[]).unwrap();
@@ -475,13 +476,13 @@ fn nothing_is_done_that_the_master_has_not_written_down() {
 fn what_may_have_been_done_is_not_said_to_have_failed() {
     let cluster = stage(1);
     let mut dba = dba(&cluster);
-    // A session that is given up after the commit, here for an unexpected notification.
+    // This session is given up after the commit, because of an unexpected notification.
     let notifies = "DO $q$BEGIN EXECUTE 'LISTEN news'; NOTIFY news; INSERT INTO runs DEFAULT VALUES; END$q$";
     let call = "CALL shard_execute($1, in_transaction => false)";
     let failed = dba.execute(call, &[&notifies]).unwrap_err();
     assert_eq!((states(&cluster), runs(&cluster)), (vec!["unknown".to_owned()], vec![1]), "{failed:?}");
     dba.batch_execute("SELECT shard_execute_abandon(1)").unwrap();
-    // Names would mean tables elsewhere.
+    // Without rights on the schema, names would refer to other tables.
     by_superuser(&cluster, 0, "REVOKE ALL ON SCHEMA public FROM PUBLIC, deployer");
     let (state, message) = error(&mut dba, INSERT);
     assert_eq!(
@@ -508,7 +509,7 @@ fn a_resume_goes_on_beside_a_shard_that_is_away() {
     let (state, message) = error(&mut dba, "CALL shard_execute_resume(1)");
     assert!(state.starts_with("08") && message.starts_with("execution 1: shard \"shard_a\""), "{message}");
     assert_eq!(states(&cluster), ["running", "done", "done"]);
-    // One that has failed, too.
+    // This also applies to a failed one.
     master
         .batch_execute("UPDATE shardmaster.execution_shard SET state = 'failed' WHERE shard = 'shard_a'; UPDATE shardmaster.execution_shard SET state = 'waiting' WHERE shard = 'shard_c'")
         .unwrap();

@@ -1,14 +1,14 @@
-//! One statement on all shards or on none, whoever dies meanwhile, and nothing that is left prepared.
+//! One statement on all shards or on none, whatever dies meanwhile. No transaction stays prepared.
 
-use shardmaster_tests::asking::error;
 use shardmaster_tests::cluster::{Cluster, DATABASE};
 use shardmaster_tests::fixture::LIMIT;
+use shardmaster_tests::queries::error;
 use shardmaster_tests::server::Stop;
 use shardmaster_tests::two_phase::{INSERT, dba, held, number, prepared, runs, stage, states, wait_settled};
 use shardmaster_tests::wait;
 use std::time::{Duration, Instant};
 
-/// What a session comes past, and whether it is decided there.
+/// The points that a session passes, and whether it has decided there.
 const POINTS: [(&str, bool); 6] = [
     ("execution_running", false),
     ("execution_ran", false),
@@ -45,7 +45,7 @@ fn the_master_dies_at_each_point() {
 fn a_shard_dies_at_each_point() {
     let mut cluster = stage(3);
     let mut done = 0;
-    // What is prepared survives, and what was decided goes on.
+    // Prepared transactions survive, and decided ones are committed.
     for ((point, _), is_done) in POINTS.into_iter().zip([false, false, true, true, true, true]) {
         let call = held(&cluster, point, INSERT);
         cluster.servers[1].stop(Stop::Immediate).unwrap();
@@ -59,7 +59,7 @@ fn a_shard_dies_at_each_point() {
     }
 }
 
-/// The session of the shard that waits for a standby, after what it was told is done there, is ended.
+/// Terminates the session of the shard that waits for a standby, after it has done its work.
 fn loses_the_answer(cluster: &Cluster, server: usize) {
     let mut shard = cluster.servers[server].superuser(DATABASE).unwrap();
     let waits =
@@ -82,22 +82,22 @@ fn waits_for_standbys(cluster: &Cluster, server: usize, names: &str) {
 #[test]
 fn answers_are_lost() {
     let cluster = stage(3);
-    // Of PREPARE: nothing is decided.
+    // The answer to PREPARE is lost, and nothing is decided.
     let call = held(&cluster, "execution_ran", INSERT);
     waits_for_standbys(&cluster, 1, "nobody");
     cluster.fault("").unwrap();
     loses_the_answer(&cluster, 1);
-    // The rollback waits for the standby, too.
+    // The rollback also waits for the standby.
     waits_for_standbys(&cluster, 1, "");
     assert!(call.join().unwrap().is_some());
     wait_settled(&cluster);
     assert_eq!(runs(&cluster), [0; 3]);
-    // Of COMMIT PREPARED: the shard is asked, and has done it.
+    // The answer to COMMIT PREPARED is lost. The shard is asked, and has committed.
     let call = held(&cluster, "execution_decided", INSERT);
     waits_for_standbys(&cluster, 1, "nobody");
     cluster.fault("").unwrap();
     loses_the_answer(&cluster, 1);
-    // Whoever asks waits for the standby, too: the commit is to last.
+    // The query waits for the standby as well, because the commit must last.
     let waits =
         "SELECT count(*) > 0 FROM pg_stat_activity WHERE usename = 'deployer' AND wait_event = 'SyncRep'";
     wait::until_true(&mut cluster.servers[1].superuser(DATABASE).unwrap(), "the question", LIMIT, waits)
@@ -122,7 +122,7 @@ fn the_worker_dies_while_it_settles() {
                 .batch_execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'dba'")
                 .unwrap();
             assert!(call.join().unwrap().is_some());
-            // It is settled at once: the fault is for the one that comes next, after it is held.
+            // It is settled at once. The fault is set for the next one, after it is held.
             wait_settled(&cluster);
             done += i64::from(is_decided);
             let call = held(&cluster, at, INSERT);
@@ -158,13 +158,13 @@ fn wait_settled_after_crash(cluster: &Cluster) {
     assert_eq!(prepared(cluster), 0);
 }
 
-/// A caller who is cancelled, or whose process ends, leaves it to the worker, which comes soon.
+/// If a caller is cancelled or its process ends, the worker settles the execution soon.
 #[test]
 #[ignore = "make test-all: a caller who leaves; make test has the_worker_dies_while_it_settles"]
 fn a_caller_leaves_it_to_the_worker() {
     let cluster = stage(2);
     let mut done = 0;
-    // That a process is gone is seen by the worker's clock.
+    // The worker notices by its timer that a process is gone.
     for (ends, soon) in [("pg_cancel_backend", 4), ("pg_terminate_backend", 12)] {
         for (point, is_decided) in POINTS {
             let call = held(&cluster, point, INSERT);
@@ -184,7 +184,7 @@ fn a_caller_leaves_it_to_the_worker() {
     }
 }
 
-/// One shard is away: the others are ended all the same, and it as soon as it comes back.
+/// One shard is away. The others' transactions are ended, and its own as soon as it is back.
 #[test]
 #[ignore = "make test-all: a shard that is away; make test has executions::statements::a_resume_goes_on_beside_a_shard_that_is_away"]
 fn a_shard_that_is_away_keeps_no_other_waiting() {
@@ -206,13 +206,13 @@ fn a_shard_that_is_away_keeps_no_other_waiting() {
         );
         wait::until_true(&mut cluster.superuser().unwrap(), "the others to be ended", LIMIT, &all).unwrap();
         let mut dba = dba(&cluster);
-        // Nobody begins anew, or gives it up, before it is known of all.
-        // The worker, which looks again and again, is waited for.
+        // Nobody can retry or abandon it before the state of all shards is known. Both calls wait for the
+        // worker, which tries repeatedly.
         let resumed = error(&mut dba, &format!("CALL shard_execute_resume({id}, timeout => '5 s')"));
         assert!(resumed.0.starts_with("08") && resumed.1.contains("shard_a"), "{resumed:?}");
         let given_up = error(&mut dba, &format!("SELECT shard_execute_abandon({id}, timeout => '5 s')"));
         assert!(given_up.0.starts_with("08") && given_up.1.contains("shard_a"), "{given_up:?}");
-        // What it has is not forgotten.
+        // What the shard has prepared is not forgotten.
         for (statement, says) in [
             ("SELECT shard_drop('shard_a')", format!("shard \"shard_a\" is in use by execution {id}")),
             (
@@ -223,7 +223,7 @@ fn a_shard_that_is_away_keeps_no_other_waiting() {
         ] {
             assert_eq!(error(&mut cluster.superuser().unwrap(), statement), ("55006".to_owned(), says));
         }
-        // Another server that answers in its place has nothing of it, and says nothing of it.
+        // Another server that answers in its place has nothing of it, and this proves nothing.
         let set = |server: usize| {
             let conninfo = cluster.servers[server].conninfo(DATABASE, "mover");
             cluster
@@ -249,7 +249,7 @@ fn a_shard_that_is_away_keeps_no_other_waiting() {
         done += i64::from(is_decided);
         assert_eq!(runs(&cluster), [done; 3]);
     }
-    // For good.
+    // The shard is gone for good.
     let call = held(&cluster, "execution_prepared", INSERT);
     cluster.servers[0].stop(Stop::Immediate).unwrap();
     cluster

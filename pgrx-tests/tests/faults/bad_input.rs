@@ -1,5 +1,5 @@
-//! What users do wrong, and what their servers run out of: each ends in one clear error,
-//! from which the same call goes on once the cause is gone.
+//! Mistakes of users, and servers that run out of resources. Each leads to one clear error, and the same call
+//! continues once the cause is gone.
 
 use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE, OWNER};
 use shardmaster_tests::env::{at_most, is_long_run};
@@ -48,7 +48,7 @@ fn a_wrong_password_is_told_and_put_right() {
     split.call("start_dual_write").unwrap();
     split.call("run_backfill").unwrap();
     split.wait("cutover_pending", LIMIT).unwrap();
-    // Found wrong in the middle, too.
+    // The mistake is also found in the middle.
     write("wrong again");
     let worker =
         "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type LIKE 'shardmaster split%'";
@@ -70,7 +70,7 @@ fn a_queue_that_is_full_does_not_fail_its_writers() {
     split.call("pause").unwrap();
     split.wait_held("shard_split_resume", LIMIT).unwrap();
     overflow(&cluster);
-    // Said before anybody resumes it, and of one that is paused.
+    // The advice appears before anybody resumes the split, also if it is paused.
     let told: String = split.metric("waiting_for").unwrap();
     assert!(
         told.contains("shard_split_resume") && told.contains("the queue accepts no more changes"),
@@ -88,7 +88,7 @@ fn a_queue_that_is_full_does_not_fail_its_writers() {
     cut_over_and_compare(&cluster, &split);
 }
 
-/// More changes than the queue takes.
+/// Makes more changes than the queue takes.
 fn overflow(cluster: &Cluster) {
     let mut writer = client(cluster);
     for round in 0..100 {
@@ -113,7 +113,7 @@ fn a_worker_that_ends_while_it_clears_a_full_queue_is_followed_by_one_that_does(
         cluster.fault(&format!("{point}=hold")).unwrap();
         split.call("resume").unwrap();
         split.wait_held(point, LIMIT).unwrap();
-        // A write that finds the queue as it is in between.
+        // This write meets the queue in between.
         client(&cluster)
             .batch_execute("UPDATE items SET val = 'in between' WHERE tenant = 'moves' AND id % 3 = 0")
             .unwrap();
@@ -127,7 +127,7 @@ fn a_worker_that_ends_while_it_clears_a_full_queue_is_followed_by_one_that_does(
     }
 }
 
-/// Where the tests run as root, the script mounts a file system of 32 MB.
+/// If the tests run as root, the script mounts a file system of 32 MB.
 #[test]
 #[ignore = "make test-all: a full disk in one split; make test has faults::disasters::the_target_has_a_full_disk"]
 fn a_full_disk_is_told_and_the_same_call_goes_on() {
@@ -151,7 +151,7 @@ fn a_full_disk_is_told_and_the_same_call_goes_on() {
     assert_eq!(error.sqlstate(), Some("53100"), "{error}");
     assert!(error.to_string().contains("HINT"), "{error}");
     assert_eq!(split.phase().unwrap(), "backfill");
-    // Still full: the same call, the same error.
+    // The disk is still full, so the same call gives the same error.
     split.call("run_backfill").unwrap();
     assert_eq!(split.wait("cutover_pending", LIMIT).unwrap_err().sqlstate(), Some("53100"));
     target.batch_execute("ALTER TABLE items SET TABLESPACE pg_default").unwrap();
@@ -160,8 +160,8 @@ fn a_full_disk_is_told_and_the_same_call_goes_on() {
     cut_over_and_compare(&cluster, &split);
 }
 
-/// Operators and types of a client's own schema, found before those of the server, must
-/// not run in the triggers' functions, which have the mover's rights.
+/// Operators and types of a client's own schema, which precede the server's, must not be used in the
+/// triggers' functions. These have the mover's rights.
 #[test]
 fn a_clients_search_path_changes_nothing() {
     let cluster = cluster(&[]);
@@ -220,7 +220,7 @@ fn a_clients_search_path_changes_nothing() {
     }
 }
 
-/// A key in its canonical form, and in other forms of the same value.
+/// Returns a key in its canonical form, and in other forms of the same value.
 fn forms(key_type: &str, n: usize) -> Vec<String> {
     match key_type {
         "bigint" => vec![format!("{n}"), format!("00{n}"), format!(" {n} "), format!("+{n}")],
@@ -237,8 +237,8 @@ fn forms(key_type: &str, n: usize) -> Vec<String> {
     }
 }
 
-/// Random lists of keys: planned if and only if a model of the rules allows them, and
-/// then exactly their rows move.
+/// Plans random lists of keys. A plan succeeds if and only if a model of the rules allows it, and then
+/// exactly these rows move.
 #[test]
 fn random_lists_of_keys() {
     let mut random = Random::new(random::seed());
@@ -262,7 +262,7 @@ fn random_lists_of_keys() {
             master.execute("SELECT shard_assign($1, $2)", &[&key, &cluster.shards[home].key]).unwrap();
             homes.insert(key, home);
         }
-        // Most of them are splits; other seeds come with every run.
+        // Most of them become splits. Every run has other seeds.
         for round in 0..if is_long_run() { 200 } else { 8 } {
             try_list(&cluster, &mut homes, &mut random, key_type)
                 .unwrap_or_else(|e| panic!("{key_type}, list {round}: {e}"));
@@ -279,7 +279,7 @@ fn try_list(
     let source = random.below(2);
     let (mut list, mut keys, mut valid) = (Vec::new(), BTreeSet::new(), true);
     for _ in 0..random.below(5) {
-        // Mostly keys of the source; now and then any of them, or one that nobody knows.
+        // Most keys are on the source. Now and then any key is chosen, or an unknown one.
         let at_home: Vec<usize> = (0..12).filter(|n| homes[&forms(key_type, *n)[0]] == source).collect();
         let n = match random.below(10) {
             0 => random.below(13),

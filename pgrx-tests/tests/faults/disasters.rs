@@ -1,17 +1,17 @@
-//! Servers that are restored, replaced, gone, hung or full, links that are cut, silent or
-//! slow, at each point of a split.
+//! Servers that are restored, replaced, gone, hung or full, and links that are cut, silent or slow, at each
+//! point of a split.
 
 use shardmaster_tests::cluster::Cluster;
 use shardmaster_tests::disasters::{
-    self, CHOSEN, DISASTERS, Disaster, FAMILIES, INJECTIONS, Injection, Link, Place, Stage,
+    self, CHOSEN, DISASTERS, Disaster, FAMILIES, INJECTIONS, Injection, Link, Place, SplitStage,
 };
 use shardmaster_tests::env::is_long_run;
 use shardmaster_tests::records::{keep, milliseconds};
 use std::io::Write;
 use std::time::Instant;
 
-/// The chosen cells; in long runs all of them, or those at the injections whose names
-/// begin with one of the words in SHARDMASTER_INJECTIONS.
+/// Whether the cell is selected. In long runs all cells are, or those whose injection begins with one of the
+/// words in SHARDMASTER_INJECTIONS.
 fn is_wanted(disaster: Disaster, injection: &Injection) -> bool {
     if !is_long_run() {
         return CHOSEN.contains(&(disaster, injection.name));
@@ -20,7 +20,7 @@ fn is_wanted(disaster: Disaster, injection: &Injection) -> bool {
         .map_or(true, |words| words.split(',').any(|word| injection.name.starts_with(word)))
 }
 
-/// All cells of a disaster; those that fail are reported together.
+/// Runs all cells of a disaster, and reports all failures together.
 fn cells(disaster: Disaster) {
     if matches!(disaster, Disaster::Full(_)) && disasters::small_disk().is_none() {
         eprintln!("not run: only root can mount a small file system");
@@ -42,14 +42,14 @@ fn cells(disaster: Disaster) {
             }
         };
         let seconds = began.elapsed().as_secs_f64();
-        // Not eprintln!, which only tests that fail are heard with.
+        // This does not use eprintln!, whose output is shown only if the test fails.
         let _ = writeln!(std::io::stderr(), "{disaster:?} at {} ({seconds:.0} s): {text}", injection.name);
     }
     assert!(failures.is_empty(), "{} cells failed:\n{}", failures.len(), failures.join("\n\n"));
 }
 
-/// The matrix has a column for each of the server's points of cutover, recovery, finish and
-/// rollback, an end for each cell, and every run goes through each row and each stage.
+/// The matrix must have a column for each of the server's points of cutover, recovery, finish and rollback,
+/// and an end for each cell. Every run must try each row and each stage.
 #[test]
 fn nothing_is_left_out() {
     let cluster = Cluster::servers(0, &["fsync = off"]).unwrap();
@@ -63,10 +63,10 @@ fn nothing_is_left_out() {
         );
     }
     for disaster in DISASTERS {
-        assert!(disasters::expected(disaster, Stage::Planned).is_some(), "{disaster:?} has no end");
+        assert!(disasters::expected(disaster, SplitStage::Planned).is_some(), "{disaster:?} has no end");
         assert!(CHOSEN.iter().any(|(one, _)| *one == disaster), "{disaster:?} is not in every run");
     }
-    let chosen = |stage: Stage| {
+    let chosen = |stage: SplitStage| {
         let is_chosen = |one: &Injection| CHOSEN.iter().any(|(_, name)| *name == one.name);
         INJECTIONS.iter().any(|one| one.stage == stage && is_chosen(one))
     };

@@ -1,13 +1,13 @@
-//! A worker that is stopped in the middle of a step, or whose links are gone without a word: what
-//! it has locked on the shards is free after a while, and one that is slow is not taken for it.
+//! A worker that is stopped in the middle of a step, or whose links are silently gone. Its locks on the
+//! shards are released after a while, and a slow worker is not mistaken for a stopped one.
 
 use shardmaster_tests::cluster::{Cluster, DATABASE};
 use shardmaster_tests::fixture::{LIMIT, client, cut_over_and_compare, plan, to_pending};
+use shardmaster_tests::relayed_cluster::RelayedCluster;
 use shardmaster_tests::server::signal;
-use shardmaster_tests::stage::Stage;
 use std::time::Duration;
 
-/// Three of these are the limit of a transaction that nothing comes for.
+/// A transaction without any statement is ended after three times this.
 const TIMEOUT: &str = "shardmaster.remote_timeout = '2s'";
 
 fn worker(cluster: &Cluster) -> u32 {
@@ -16,7 +16,7 @@ fn worker(cluster: &Cluster) -> u32 {
     u32::try_from(pid).unwrap()
 }
 
-/// Whoever wants a table for himself has it.
+/// Checks that a client gets an exclusive lock on the table of each server.
 fn lock_both(cluster: &Cluster) {
     for server in &cluster.servers {
         let lock = "SET lock_timeout = '20s'; BEGIN; LOCK TABLE items IN ACCESS EXCLUSIVE MODE; ROLLBACK";
@@ -26,7 +26,7 @@ fn lock_both(cluster: &Cluster) {
 
 #[test]
 fn a_worker_that_is_stopped_in_a_step_gives_its_locks_back() {
-    let stage = Stage::new(&[TIMEOUT]);
+    let stage = RelayedCluster::new(&[TIMEOUT]);
     let split = plan(&stage.cluster);
     to_pending(&split);
     for point in ["step_window", "step_durable"] {
@@ -48,7 +48,7 @@ fn a_worker_that_is_stopped_in_a_step_gives_its_locks_back() {
 #[test]
 #[ignore = "make test-all: links that are gone; make test has a_worker_that_is_stopped_in_a_step_gives_its_locks_back"]
 fn a_worker_whose_links_are_gone_gives_its_locks_back() {
-    let stage = Stage::new(&[TIMEOUT]);
+    let stage = RelayedCluster::new(&[TIMEOUT]);
     let split = plan(&stage.cluster);
     to_pending(&split);
     stage.cluster.hold("step_window").unwrap();
@@ -63,12 +63,13 @@ fn a_worker_whose_links_are_gone_gives_its_locks_back() {
     cut_over_and_compare(&stage.cluster, &split);
 }
 
-/// Each answer of the target comes in time, and all of those that a step needs do not: the
-/// source's transaction, for which nothing else comes meanwhile, is kept.
+/// Each answer of the target arrives in time, and the sum of all answers of a step does not. The source's
+/// transaction gets no other statement meanwhile, and is kept.
 #[test]
 #[ignore = "make test-all: one that is slow; make test has split::small_batches::a_target_that_is_slow_with_them_is_waited_for"]
 fn a_worker_that_is_slow_keeps_its_transactions() {
-    let stage = Stage::new(&["shardmaster.remote_timeout = '3s'", "shardmaster.cutover_timeout = '60s'"]);
+    let stage =
+        RelayedCluster::new(&["shardmaster.remote_timeout = '3s'", "shardmaster.cutover_timeout = '60s'"]);
     let split = plan(&stage.cluster);
     split.call("start_dual_write").unwrap();
     split.wait("dual_write", LIMIT).unwrap();

@@ -1,5 +1,5 @@
-//! Transactions of several clients, at each isolation level, while their rows go there and back:
-//! some order of them explains what they have seen and what is there in the end.
+//! Transactions of several clients, at each isolation level, while their rows move there and back. Some order
+//! of the transactions must explain what they have seen, and the final state.
 
 use shardmaster_tests::cluster::{Cluster, DATABASE};
 use shardmaster_tests::env::is_long_run;
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 const LIMIT: Duration = Duration::from_secs(180);
 const TENANTS: usize = 4;
-/// Half of them.
+/// The tenants that move are half of them.
 const MOVING: [usize; 2] = [0, 2];
 
 fn plan<'a>(cluster: &'a Cluster, space: Space, source: &str, target: &str) -> Result<Split<'a>> {
@@ -25,7 +25,7 @@ fn reverse<'a>(cluster: &'a Cluster, split: &Split<'_>) -> Result<Split<'a>> {
     Ok(Split::of(cluster, cluster.superuser()?.query_one(query, &[&split.id])?.get(0)))
 }
 
-/// Rolled back, there, back, there again and to the end, and home by a split of the other way.
+/// Runs a split that is rolled back, then there, back, there again and finished, and a split back home.
 fn there_and_back(cluster: &Cluster, space: Space, clients: &Clients) -> Result<()> {
     let pause = || clients.wait_for(60, LIMIT);
     let split = plan(cluster, space, "shard_a", "shard_b")?;
@@ -60,19 +60,19 @@ fn there_and_back(cluster: &Cluster, space: Space, clients: &Clients) -> Result<
     pause()
 }
 
-/// A server whose processes all end at once, and which comes back by itself.
+/// Kills a process of the server, so that all end at once. The server restarts by itself.
 fn crash(server: &Server) -> Result<()> {
     let query = "SELECT pid FROM pg_stat_activity WHERE backend_type = 'checkpointer'";
     let pid: i32 = server.superuser(DATABASE)?.query_one(query, &[])?.get(0);
     signal(u32::try_from(pid)?, libc::SIGKILL)
 }
 
-/// Makes calls until one has brought the split where it is to come, while servers crash.
+/// Repeats calls until one has brought the split to its goal, while servers crash.
 fn in_spite_of_crashes(what: &str, mut calls: impl FnMut() -> Result<bool>) -> Result<()> {
     wait::until(what, LIMIT * 2, || Ok(calls().unwrap_or(false).then_some(())))
 }
 
-/// There, back and to the end, each while servers crash.
+/// Runs a split there, back and to its end, while servers crash.
 fn there_and_back_with_crashes(
     cluster: &Cluster,
     space: Space,
@@ -99,7 +99,7 @@ fn there_and_back_with_crashes(
         Ok(split.phase()? == "completed")
     })?;
     let back = reverse(cluster, &split)?;
-    // A cutover that was given up is asked for again.
+    // An aborted cutover is requested again.
     while_they_crash("the reverse split", &mut || {
         if split.wait("reversed", Duration::from_secs(3)).is_err() {
             reverse(cluster, &split)?;
@@ -112,7 +112,7 @@ fn there_and_back_with_crashes(
     })
 }
 
-/// Crashes one of the servers every few seconds, as long as that is wanted; how often.
+/// Crashes one of the servers every few seconds, as long as this is wanted. Returns how often.
 fn crash_servers(cluster: &Cluster, seed: u64, wanted: &AtomicBool, over: &AtomicBool) -> usize {
     let (mut random, mut count, mut last) = (Random::new(seed), 0, Instant::now());
     let all: Vec<&Server> = cluster.servers.iter().chain([&cluster.master]).collect();
@@ -132,7 +132,7 @@ fn cluster(more: &[&str]) -> Cluster {
     Cluster::servers(2, &settings).unwrap()
 }
 
-/// Clients write while this is done; what they have seen is explained by some order.
+/// Runs `work` while clients write, and checks that some order explains what they have seen.
 fn explained(
     level: Level,
     space: Space,
@@ -181,7 +181,7 @@ fn serializable() {
     history_of(Level::Serializable, Space::Keys);
 }
 
-/// Source, target and master crash every few seconds, whatever a split does just then.
+/// Source, target and master crash every few seconds, whatever the split is doing.
 #[test]
 #[ignore = "minutes; `walks` has crashes of servers under clients as well"]
 fn read_committed_while_servers_crash() {
@@ -189,7 +189,7 @@ fn read_committed_while_servers_crash() {
     let (wanted, over, count) = (AtomicBool::new(false), AtomicBool::new(false), AtomicUsize::new(0));
     std::thread::scope(|scope| {
         scope.spawn(|| count.store(crash_servers(&cluster, seed(), &wanted, &over), Ordering::Relaxed));
-        let _over = Over(&over);
+        let _over = StopOnDrop(&over);
         explained(Level::ReadCommitted, Space::Keys, &cluster, 2, |clients| {
             there_and_back_with_crashes(&cluster, Space::Keys, clients, &wanted)
         });
@@ -197,10 +197,10 @@ fn read_committed_while_servers_crash() {
     assert!(count.into_inner() >= 3);
 }
 
-/// Ends the crashes, whatever becomes of who drops it.
-struct Over<'a>(&'a AtomicBool);
+/// Ends the crashes when dropped, even after a panic.
+struct StopOnDrop<'a>(&'a AtomicBool);
 
-impl Drop for Over<'_> {
+impl Drop for StopOnDrop<'_> {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
     }

@@ -1,24 +1,24 @@
-//! At every named point: the worker fails, ends, is ended or killed, and each of the
-//! servers stops. The list of points is the server's own.
+//! At every injection point the worker fails, ends, is terminated or killed, and each of the servers stops.
+//! The server provides the list of points.
 
 use shardmaster_tests::env::is_long_run;
-use shardmaster_tests::matrix::{Fault, Injection, Matrix, Place, What};
+use shardmaster_tests::matrix::{Fault, Injection, Matrix, Place, SplitScope};
 use shardmaster_tests::records;
 use std::io::Write;
 use std::time::Instant;
 
-/// Points at which one split meets faults. By itself each of them has a split of its own with
-/// SHARDMASTER_SOAK, where every point is met with every kind of fault.
+/// The number of points at which one split meets faults. With SHARDMASTER_SOAK each point has a split of its
+/// own, with every kind of fault.
 const POINTS_OF_A_SPLIT: usize = 8;
 
-/// Every point with one kind of fault; all that fail are reported together.
+/// Tries every point with one kind of fault, and reports all failures together.
 fn every_point(fault: Fault) {
-    some_points(What::Tenant, fault, (0, 1));
+    some_points(SplitScope::Tenant, fault, (0, 1));
 }
 
-/// Some of the points: each is met by a kill, and some by each other kind of fault. So are some of
-/// ranges that come back; buckets and ranges differ from tenants in few places.
-fn some_points(what: What, fault: Fault, (remainder, of): (usize, usize)) {
+/// Tries some of the points. Each is tried with a kill, and some with each other kind of fault. Some are also
+/// tried with ranges that come back. Buckets and ranges differ from tenants in few places.
+fn some_points(what: SplitScope, fault: Fault, (remainder, of): (usize, usize)) {
     let soak = is_long_run();
     let began = Instant::now();
     let mut matrix = Matrix::new(what).unwrap();
@@ -33,12 +33,12 @@ fn some_points(what: What, fault: Fault, (remainder, of): (usize, usize)) {
             }
             Err(error) => {
                 failures.push(error.to_string());
-                // What is left of a failed split would spoil the cells after it.
+                // The remains of a failed split would disturb the cells after it.
                 matrix = Matrix::new(what).unwrap();
             }
         }
     }
-    // Not println!, which only tests that fail are heard with.
+    // This does not use println!, whose output is shown only if the test fails.
     let _ = writeln!(
         std::io::stderr(),
         "{what:?}, {fault:?} at {} points of {} splits: {:.0} s",
@@ -49,8 +49,8 @@ fn some_points(what: What, fault: Fault, (remainder, of): (usize, usize)) {
     assert!(failures.is_empty(), "{} splits failed:\n{}", failures.len(), failures.join("\n\n"));
 }
 
-/// Splits that meet about so many faults each: neighbours in different ones, and none that meets
-/// a point twice, during the copy and behind it.
+/// Distributes faults to splits, about `points` to each. Neighbours go to different splits, and no split
+/// meets a point twice, during the copy and after it.
 fn shared_out(injections: &[Injection], points: usize) -> Vec<Vec<Injection>> {
     let mut splits = vec![Vec::new(); injections.len().div_ceil(points)];
     for (n, one) in injections.iter().enumerate() {
@@ -65,19 +65,19 @@ fn shared_out(injections: &[Injection], points: usize) -> Vec<Vec<Injection>> {
 
 #[test]
 fn the_worker_fails() {
-    some_points(What::Tenant, Fault::Fault("error"), (1, 18));
+    some_points(SplitScope::Tenant, Fault::Fault("error"), (1, 18));
 }
 
 #[test]
 #[ignore = "make test-all: ends without a kill; make test has the_worker_is_killed"]
 fn the_worker_ends() {
-    some_points(What::Tenant, Fault::Fault("exit"), (0, 6));
+    some_points(SplitScope::Tenant, Fault::Fault("exit"), (0, 6));
 }
 
 #[test]
 #[ignore = "make test-all: a termination; make test has the_worker_is_killed"]
 fn the_worker_is_terminated() {
-    some_points(What::Tenant, Fault::Terminate, (2, 6));
+    some_points(SplitScope::Tenant, Fault::Terminate, (2, 6));
 }
 
 #[test]
@@ -87,32 +87,32 @@ fn the_worker_is_killed() {
 
 #[test]
 fn the_source_stops() {
-    some_points(What::Tenant, Fault::Restart(Place::Source), (3, 18));
+    some_points(SplitScope::Tenant, Fault::Restart(Place::Source), (3, 18));
 }
 
 #[test]
 fn the_target_stops() {
-    some_points(What::Tenant, Fault::Restart(Place::Target), (4, 18));
+    some_points(SplitScope::Tenant, Fault::Restart(Place::Target), (4, 18));
 }
 
 #[test]
 fn the_master_stops() {
-    some_points(What::Tenant, Fault::Restart(Place::Master), (5, 18));
+    some_points(SplitScope::Tenant, Fault::Restart(Place::Master), (5, 18));
 }
 
 #[test]
 #[ignore = "make test-all: buckets; make test has the_worker_is_killed"]
 fn the_worker_is_killed_that_moves_a_bucket() {
-    some_points(What::Bucket, Fault::Fault("kill"), (0, 6));
+    some_points(SplitScope::Bucket, Fault::Fault("kill"), (0, 6));
 }
 
 #[test]
 #[ignore = "make test-all: a range that leaves; make test has the_worker_is_killed_that_brings_a_range_back"]
 fn the_worker_is_killed_that_moves_a_range() {
-    some_points(What::Range, Fault::Fault("kill"), (3, 6));
+    some_points(SplitScope::Range, Fault::Fault("kill"), (3, 6));
 }
 
 #[test]
 fn the_worker_is_killed_that_brings_a_range_back() {
-    some_points(What::ReturningRange, Fault::Fault("kill"), (0, 6));
+    some_points(SplitScope::ReturningRange, Fault::Fault("kill"), (0, 6));
 }

@@ -1,28 +1,29 @@
-//! An operator says that a shard is gone for good: a worker that waits for its answer, of
-//! whatever kind, waits no longer.
+//! An operator says that a shard is gone for good. A worker that waits for its answer, of whatever kind,
+//! stops waiting.
 
 use shardmaster_tests::env::at_most;
 use shardmaster_tests::fixture::{LIMIT, plan, rows, source, to_pending};
+use shardmaster_tests::relayed_cluster::RelayedCluster;
 use shardmaster_tests::split::Split;
-use shardmaster_tests::stage::Stage;
 use shardmaster_tests::wait;
 use std::time::{Duration, Instant};
 
-/// A worker that waited for the shard's answer would wait so long.
+/// A worker would wait this long for the shard's answer.
 const PATIENT: &str = "shardmaster.remote_timeout = '120s'";
-/// The operator's word is heard within a second; the rest is the work of a rollback.
+/// The worker notices the call within a second. The rest is the time of a rollback.
 const SOON: Duration = Duration::from_secs(6);
 
-fn stage() -> Stage {
-    Stage::new(&[PATIENT, "shardmaster.watch_interval = 0"])
+fn stage() -> RelayedCluster {
+    RelayedCluster::new(&[PATIENT, "shardmaster.watch_interval = 0"])
 }
 
 fn wait_for_silence(split: &Split<'_>, shard: &str) {
     split.wait_held(&format!("an answer of shard \"{shard}\""), LIMIT).unwrap();
 }
 
-/// Rolled back without the target, soon; the source has nothing of the split any more.
-fn rolls_back(stage: &Stage, split: &Split<'_>, what: &str) {
+/// Rolls back without the target, and checks that this is soon done and that the source has nothing of the
+/// split any more.
+fn rolls_back(stage: &RelayedCluster, split: &Split<'_>, what: &str) {
     let began = Instant::now();
     let mut master = stage.cluster.superuser().unwrap();
     master.execute("SELECT shard_split_rollback($1, target_lost => true)", &[&split.id]).unwrap();
@@ -32,7 +33,7 @@ fn rolls_back(stage: &Stage, split: &Split<'_>, what: &str) {
     assert_eq!(source(&stage.cluster).query_one(left, &[]).unwrap().get::<_, i64>(0), 0, "{what}");
 }
 
-/// Before a statement to the target: its BEGIN, its window, its commit; and while one is undone.
+/// The worker waits in a statement to the target: its BEGIN, its window, its commit, or the undoing of a statement.
 #[test]
 fn a_lost_target_is_not_waited_for_in_a_statement() {
     for point in ["step_durable", "install_guarded", "step_snapshot", "step_window", "rollback_batch"]
@@ -81,7 +82,7 @@ fn a_lost_target_is_not_waited_for_in_a_copy() {
     rolls_back(&stage, &split, "copy");
 }
 
-/// The server itself stands still, and not the link to it.
+/// The server itself hangs, and not the link to it.
 #[test]
 #[ignore = "make test-all: a server that hangs; make test has a_lost_target_is_not_waited_for_in_a_statement"]
 fn a_lost_target_that_hangs_is_not_waited_for() {
@@ -95,7 +96,7 @@ fn a_lost_target_that_hangs_is_not_waited_for() {
     stage.cluster.servers[1].wake().unwrap();
 }
 
-/// The same word of the source, after the decision.
+/// The operator says this of the source, after the decision.
 #[test]
 fn a_lost_source_is_not_waited_for() {
     for point in ["cutover_opened", "finish_begin"].into_iter().take(at_most(1)) {

@@ -1,4 +1,4 @@
-//! Processes, servers and links that fail, at named points and at random.
+//! Processes, servers and links that fail, at injection points and at random.
 
 mod bad_input;
 mod disasters;

@@ -1,29 +1,29 @@
-//! Lines that are long, narrow, lossy, silent or cut: nothing is lost, writers are served or told
-//! to retry within the deadline of a cutover, and the operator reads which line it is and since
-//! when. Each line leads from the master to one shard; clients are near theirs.
+//! Lines that are long, narrow, lossy, silent or cut. Nothing is lost, writers are served or told to retry
+//! within the deadline of a cutover, and the operator is told which line failed and since when. Each line
+//! leads from the master to one shard. Clients are near their shards.
 
 use postgres::{Client, NoTls};
 use shardmaster_tests::cluster::{Cluster, DATABASE};
-use shardmaster_tests::disasters::{self, Disaster, INJECTIONS, Injection, Link, OF_LINKS, Stage as At};
+use shardmaster_tests::disasters::{self, Disaster, INJECTIONS, Injection, Link, OF_LINKS, SplitStage as At};
 use shardmaster_tests::env::{at_most, is_long_run};
 use shardmaster_tests::fixture::{LIMIT, client, cut_over_and_compare, load, plan, state_of, to_pending};
 use shardmaster_tests::relay::Relay;
-use shardmaster_tests::split::Split;
-use shardmaster_tests::stage::{
-    GRACE, Stage, TIMEOUT, given_up, interrupt, is_routed_back, terminate, writes_within,
+use shardmaster_tests::relayed_cluster::{
+    GRACE, RelayedCluster, TIMEOUT, given_up, interrupt, is_routed_back, terminate, writes_within,
 };
+use shardmaster_tests::split::Split;
 use shardmaster_tests::wait;
 use shardmaster_tests::workload::{Sharding, Workload};
 use std::io::Write;
 use std::sync::Mutex;
 use std::time::{Duration, Instant, SystemTime};
 
-/// Of the cutovers under load, as `shardmaster.cutover_timeout` is where nobody sets it.
+/// The deadline of the cutovers under load, which is the default of `shardmaster.cutover_timeout`.
 const DEADLINE: Duration = Duration::from_secs(10);
-/// What a line takes that is neither long nor narrow, on a busy machine.
+/// The limit of a line that is neither long nor narrow, on a busy machine.
 const NEAR: Duration = Duration::from_millis(500);
 
-/// Not println!, which only tests that fail are heard with.
+/// Prints a text. It does not use println!, whose output is shown only if the test fails.
 fn tell(text: &str) {
     let _ = writeln!(std::io::stderr(), "{text}");
 }
@@ -34,24 +34,24 @@ fn ask(session: &mut Client, query: &str) -> Duration {
     began.elapsed()
 }
 
-/// The harness itself: a line is late, narrow and lossy as it is told to be, and no more.
+/// Tests the harness itself: a line is as late, narrow and lossy as it was set, and no more.
 #[test]
 fn a_line_is_what_it_is_said_to_be() {
     let cluster = Cluster::servers(1, &["fsync = off"]).unwrap();
     let line = Relay::before(&cluster.servers[0]).unwrap();
     let connect = || Client::connect(&line.conninfo(DATABASE, "postgres"), NoTls).unwrap();
     let mut session = connect();
-    // Rows of two megabytes.
+    // The result has two megabytes.
     let much = "SELECT repeat('x', 1000) FROM generate_series(1, 2000)";
     assert!(ask(&mut session, "SELECT 1") < NEAR);
-    // Late by what it is long, in both ways, however much comes: it is no narrower for that.
+    // The line is late by its length in both directions, however much is sent. It is not narrower.
     let delay = Duration::from_millis(300);
     line.delay(delay);
     assert!(ask(&mut session, "SELECT 1") >= 2 * delay);
     let took = ask(&mut session, much);
     assert!(took >= 2 * delay && took < 8 * delay, "{took:?}");
     line.mend();
-    // Narrow: two megabytes take two seconds, and two sessions share it.
+    // On a narrow line two megabytes take two seconds, and two sessions share it.
     line.throttle(1_000_000);
     let mut other = connect();
     let together = Instant::now();
@@ -61,7 +61,7 @@ fn a_line_is_what_it_is_said_to_be() {
     });
     assert!(together.elapsed() >= Duration::from_secs(4), "{:?}", together.elapsed());
     line.mend();
-    // Lossy: nothing is missing or out of order, and some of it is late.
+    // On a lossy line nothing is missing or out of order, and some of it is late.
     line.lose(30);
     let mut lossy = connect();
     let began = Instant::now();
@@ -71,9 +71,9 @@ fn a_line_is_what_it_is_said_to_be() {
     }
     assert!(began.elapsed() >= Duration::from_millis(400), "{:?}", began.elapsed());
     line.mend();
-    // Silent: not even the end of a session gets through, which its server has still.
+    // On a silent line not even the end of a session arrives, so the server keeps the session.
     line.silence();
-    // It waits for its server to end the connection.
+    // The session waits for its server to end the connection.
     let end = std::thread::spawn(move || drop(lossy));
     let mut near = cluster.servers[0].superuser(DATABASE).unwrap();
     let sessions = "SELECT count(*) = 3 FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()";
@@ -84,19 +84,19 @@ fn a_line_is_what_it_is_said_to_be() {
     wait::until_true(&mut near, "its server to hear of it", LIMIT, &sessions.replace('3', "2")).unwrap();
 }
 
-/// What is done to the lines to the source and to the target.
-type Weather = fn(&Stage);
+/// A fault of the lines to the source and to the target.
+type LineFault = fn(&RelayedCluster);
 
-/// Under load, a split of a tenant with each of some kinds of weather.
-fn under_load(weathers: &[(&str, Weather)]) {
+/// Runs a split of a tenant under load with each of these faults.
+fn under_load(faults: &[(&str, LineFault)]) {
     let lines = ["fsync = off", "shardmaster.tail_interval = 20", "shardmaster.remote_timeout = '10s'"];
-    let stage = Stage::of(Cluster::servers(2, &lines).unwrap());
+    let stage = RelayedCluster::of(Cluster::servers(2, &lines).unwrap());
     let mut workload = Workload::prepare(&stage.cluster, load(Sharding::Directory(vec![0; 8]))).unwrap();
     let tenants: Vec<String> = workload.options().moving_names().iter().map(|t| (*t).to_owned()).collect();
     workload.start();
     workload.wait_for(300, LIMIT).unwrap();
-    for (tenant, (name, weather)) in tenants.iter().zip(weathers) {
-        weather(&stage);
+    for (tenant, (name, fault)) in tenants.iter().zip(faults) {
+        fault(&stage);
         let began = Instant::now();
         let split = Split::plan(&stage.cluster, "shard_a", "shard_b", &[tenant]).unwrap();
         split.run(|_| ()).unwrap_or_else(|e| panic!("{name}: {e}"));
@@ -111,20 +111,20 @@ fn under_load(weathers: &[(&str, Weather)]) {
     workload.stop().unwrap();
     let report = workload.report(&stage.cluster).unwrap();
     report.keep();
-    // Nothing is lost, doubled or misplaced, and nobody was told anything but "retry".
+    // Nothing is lost, doubled or misplaced, and clients got no error but "retry".
     assert!(report.is_clean(), "{report}");
     assert!(report.stall_moving < DEADLINE + GRACE, "{report}");
-    // Who stays waits for nobody's line.
+    // Clients of tenants that stay wait for no line.
     assert!(report.stall_staying < TIMEOUT, "{report}");
 }
 
 #[test]
 fn splits_go_over_long_lines_under_load() {
-    let weathers: [(&str, Weather); 2] = [
+    let faults: [(&str, LineFault); 2] = [
         ("20 ms to the target", |stage| stage.target.delay(Duration::from_millis(20))),
         ("80 ms to the source", |stage| stage.source.delay(Duration::from_millis(80))),
     ];
-    under_load(&weathers[..at_most(1).min(2)]);
+    under_load(&faults[..at_most(1).min(2)]);
 }
 
 #[test]
@@ -151,7 +151,7 @@ fn splits_go_over_all_lines_under_load() {
     ]);
 }
 
-/// What becomes of a line, and where a split is just then.
+/// The fault of a line, and the point of the split at which it happens.
 type Cell = (Disaster, &'static Injection);
 
 fn injection(name: &str, stage: At) -> &'static Injection {
@@ -159,8 +159,7 @@ fn injection(name: &str, stage: At) -> &'static Injection {
     all.find(|one| one.name == name && one.stage == stage).unwrap()
 }
 
-/// Some cells beside each other, since each of them waits for the most part; all that fail are
-/// reported together.
+/// Runs cells in parallel, since each of them mostly waits, and reports all failures together.
 fn cells(cells: Vec<Cell>, outage: Duration, at_once: usize) {
     let (left, failures) = (Mutex::new(cells.into_iter()), Mutex::new(Vec::new()));
     let walk = || {
@@ -181,7 +180,7 @@ fn cells(cells: Vec<Cell>, outage: Duration, at_once: usize) {
     assert!(failures.is_empty(), "{} cells failed:\n{}", failures.len(), failures.join("\n\n"));
 }
 
-/// Every line at every point, or at those whose names begin with a word of SHARDMASTER_INJECTIONS.
+/// Returns every line at every point, or at those whose names begin with a word of SHARDMASTER_INJECTIONS.
 fn whole() -> Vec<Cell> {
     use Disaster::{Cut, Silent};
     let words = std::env::var("SHARDMASTER_INJECTIONS").ok();
@@ -195,7 +194,7 @@ fn whole() -> Vec<Cell> {
     all.flat_map(of).collect()
 }
 
-/// At every point each line once, in turns silent and cut.
+/// Returns each line once for every point, alternately silent and cut.
 fn alternating() -> Vec<Cell> {
     let is_its_turn = |(number, (disaster, _)): &(usize, Cell)| {
         let is_silent = matches!(disaster, Disaster::Silent(_));
@@ -204,7 +203,7 @@ fn alternating() -> Vec<Cell> {
     whole().into_iter().enumerate().filter(is_its_turn).map(|(_, cell)| cell).collect()
 }
 
-/// Longer than `shardmaster.remote_timeout` of these clusters, and than a cutover may take.
+/// The outage is longer than `shardmaster.remote_timeout` of these clusters, and longer than a cutover may take.
 #[test]
 fn a_line_that_is_away_for_ten_seconds_loses_nothing() {
     use Disaster::{Cut, Silent};
@@ -212,7 +211,7 @@ fn a_line_that_is_away_for_ten_seconds_loses_nothing() {
     if is_long_run() {
         return cells(whole(), outage, 6);
     }
-    // One of each kind, before the fence and behind it; `disasters` has lines at each stage.
+    // One cell of each kind, before the fence and after it. `disasters` has lines at each stage.
     let chosen = [
         (Silent(Link::Target), "step_committed", At::Tailing),
         (Cut(Link::Source), "cutover_applied", At::Fenced),
@@ -220,7 +219,7 @@ fn a_line_that_is_away_for_ten_seconds_loses_nothing() {
     cells(chosen.map(|(what, name, stage)| (what, injection(name, stage))).into(), outage, 6);
 }
 
-/// Shorter than `shardmaster.remote_timeout`: whoever waits for an answer gets it.
+/// The outage is shorter than `shardmaster.remote_timeout`, so pending answers arrive.
 #[test]
 #[ignore = "make test-all: lines that stall; make test has faults::disasters::the_link_to_the_target_is_slow"]
 fn a_line_that_stalls_for_two_seconds_is_waited_for() {
@@ -235,10 +234,10 @@ fn a_line_that_stalls_for_two_seconds_is_waited_for() {
     cells(chosen.into_iter().take(at_most(1)).collect(), Duration::from_secs(2), 4);
 }
 
-/// At every point each line once. Each cell waits for ten minutes: so in parts, of which a run that was ended has some, one after
-/// the other.
+/// Tries each line once at every point. Each cell takes ten minutes, so they are divided into parts, which
+/// run one after the other. A run that was ended has completed some of them.
 fn away_for_ten_minutes(part: usize, parts: usize) {
-    // Of more beside each other, clients that are never kept out wait for a processor.
+    // With more at the same time, clients that are never kept out would wait for a processor.
     let at_once = 6 * std::thread::available_parallelism().map_or(1, usize::from);
     let cells_of_it = alternating().into_iter().skip(part - 1).step_by(parts);
     cells(cells_of_it.collect(), Duration::from_secs(600), at_once);
@@ -271,7 +270,8 @@ ten_minutes! {
     a_line_that_is_away_for_ten_minutes_14_of_14 14
 }
 
-/// What is left out has scenes of its own: full queues, tables that change, redirects, reverse splits, streams.
+/// The points that are left out have tests of their own: full queues, changed tables, redirects, reverse
+/// splits, streams.
 #[test]
 fn no_point_is_left_out() {
     let cluster = Cluster::servers(0, &["fsync = off"]).unwrap();
@@ -284,7 +284,7 @@ fn no_point_is_left_out() {
     }
 }
 
-/// What an operator reads of a split's line, wherever he looks.
+/// Returns since when the line is down, which an operator must see wherever he looks.
 fn reads(split: &Split<'_>, shard: &str, side: &str, struck: SystemTime) -> SystemTime {
     let named = format!("shard \"{shard}\"");
     let reads = || {
@@ -326,8 +326,8 @@ fn reads(split: &Split<'_>, shard: &str, side: &str, struck: SystemTime) -> Syst
     since
 }
 
-/// Every statement of the moving tenant is answered in time, with "retry" if not with success;
-/// the other tenant's are served.
+/// Every statement of the moving tenant is answered in time, with "retry" if not with success. The statements
+/// of the other tenant are served.
 fn is_answered(cluster: &Cluster) {
     let (mut writer, mut stays) = (client(cluster), client(cluster));
     for _ in 0..3 {
@@ -346,12 +346,12 @@ fn is_answered(cluster: &Cluster) {
     assert!(began.elapsed() < TIMEOUT + GRACE, "{:?}", began.elapsed());
 }
 
-/// Patient enough with a shard that a cutover ends before, and no longer than a test may take.
+/// The timeouts are longer than a cutover waits for a shard, and short enough for a test.
 const SETTINGS: [&str; 2] = ["shardmaster.remote_timeout = '3s'", "shardmaster.route_wait_timeout = '3s'"];
 
-/// The line to the target goes right behind the fence and does not come back.
+/// The line to the target fails right after the fence and does not come back.
 fn target_gone(point: &str, strike: fn(&Relay)) {
-    let stage = Stage::new(&SETTINGS);
+    let stage = RelayedCluster::new(&SETTINGS);
     let split = plan(&stage.cluster);
     to_pending(&split);
     let struck = SystemTime::now();
@@ -362,7 +362,7 @@ fn target_gone(point: &str, strike: fn(&Relay)) {
     assert!(error.contains("shard \"shard_b\""), "{error}");
     assert!(is_routed_back(&stage.cluster));
     let since = reads(&split, "shard_b", "target", struck);
-    // Another worker, which has tried nothing yet, forgets nothing.
+    // The next worker has not tried anything yet, and keeps the time since when the line is down.
     terminate(&stage.cluster);
     assert_eq!(reads(&split, "shard_b", "target", struck), since);
     is_answered(&stage.cluster);
@@ -373,9 +373,9 @@ fn target_gone(point: &str, strike: fn(&Relay)) {
     writes_within(&mut client(&stage.cluster), GRACE);
 }
 
-/// The line to the source does: nobody but its worker can open it, and it comes back late.
+/// The line to the source fails. Only its worker can open the source, and the line comes back late.
 fn source_gone(point: &str, strike: fn(&Relay)) {
-    let stage = Stage::new(&SETTINGS);
+    let stage = RelayedCluster::new(&SETTINGS);
     let split = plan(&stage.cluster);
     to_pending(&split);
     let struck = SystemTime::now();
@@ -408,11 +408,11 @@ fn a_source_whose_line_is_gone_behind_the_fence_has_its_writers_retry() {
     source_gone("cutover_applied", Relay::silence);
 }
 
-/// The same where the target is needed: the master has decided.
+/// The line fails after the master has decided, when the target is needed.
 #[test]
 #[ignore = "make test-all: after the decision; make test has a_line_that_is_away_for_ten_seconds_loses_nothing"]
 fn a_line_that_is_gone_behind_the_decision_is_named() {
-    let stage = Stage::new(&SETTINGS);
+    let stage = RelayedCluster::new(&SETTINGS);
     let split = plan(&stage.cluster);
     to_pending(&split);
     let struck = SystemTime::now();
@@ -426,7 +426,7 @@ fn a_line_that_is_gone_behind_the_decision_is_named() {
     split.finish(LIMIT).unwrap();
 }
 
-/// On either shard: nobody has been told that the source has moved, the target is closed.
+/// Checks both shards: the source was not yet told that it has moved, and the target is closed.
 fn is_answered_behind_the_decision(cluster: &Cluster) {
     let update = "UPDATE items SET val = 'x' WHERE tenant = 'moves' AND id = 4";
     for server in [0, 1] {

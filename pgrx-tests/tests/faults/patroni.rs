@@ -1,14 +1,14 @@
-//! Leaders of source, target and master are killed every few seconds while splits run forward and
-//! back. Nothing that was acknowledged to a client is lost, doubled or misplaced, and nobody waits
-//! longer than a failover and the deadlines.
+//! Leaders of source, target and master are killed every few seconds while splits run forward and back. No
+//! acknowledged write is lost, doubled or misplaced, and no client waits longer than a failover and the
+//! deadlines.
 //!
-//! `make ha` runs it: it needs Debian's packages `patroni` and `etcd-server`. SHARDMASTER_HA_SECONDS
-//! says for how long leaders are killed, SHARDMASTER_SEED by what numbers. To see that it notices:
-//! SHARDMASTER_HA_PARAMETERS="shardmaster.capture: 'off'", or SHARDMASTER_HA_PROTECTION=none, where a
-//! failover forgets commits; with `synchronous` a Patroni that is started again beside its running
-//! server forgets some, too (see `Protection`). SHARDMASTER_HA_LOGS names a directory that logs go to.
+//! `make ha` runs it, and needs Debian's packages `patroni` and `etcd-server`. SHARDMASTER_HA_SECONDS is the
+//! time in which leaders are killed, and SHARDMASTER_SEED the seed. To check that the test notices
+//! violations, set SHARDMASTER_HA_PARAMETERS="shardmaster.capture: 'off'", or SHARDMASTER_HA_PROTECTION=none,
+//! with which a failover loses commits. With `synchronous` a Patroni that is restarted beside its running
+//! server loses some as well (see `Protection`). SHARDMASTER_HA_LOGS names a directory for logs.
 
-use shardmaster_tests::patroni::{Operator, Protection, Pulse, Site, Span, Strikes, Summary};
+use shardmaster_tests::patroni::{Heartbeat, Kills, Operator, Protection, Site, Span, Summary};
 use shardmaster_tests::random;
 use shardmaster_tests::workload::{Mix, Options, Sharding, Workload};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -30,7 +30,7 @@ fn protection() -> Protection {
     }
 }
 
-/// More lines of YAML for the master's parameters, to see that what breaks a promise is found.
+/// Returns more lines of YAML for the master's parameters, to check that a broken promise is noticed.
 fn parameters() -> Vec<String> {
     let given = std::env::var("SHARDMASTER_HA_PARAMETERS").unwrap_or_default();
     given.split(';').filter(|line| !line.is_empty()).map(str::to_owned).collect()
@@ -49,7 +49,7 @@ fn load(seed: u64) -> Options {
 
 fn run(protection: Protection, seed: u64, time: Duration, parameters: &[String]) -> Summary {
     let site = Site::start(protection, parameters).unwrap();
-    let pulse = Pulse::start(&site).unwrap();
+    let heartbeat = Heartbeat::start(&site).unwrap();
     let options = load(seed);
     let moving: Vec<String> = options.moving_names().into_iter().map(str::to_owned).collect();
     let mut workload = Workload::prepare(&site.cluster, options).unwrap();
@@ -57,22 +57,22 @@ fn run(protection: Protection, seed: u64, time: Duration, parameters: &[String])
     workload.start();
     workload.wait_for(200, LIMIT).unwrap();
     let goes_on = AtomicBool::new(true);
-    let (strikes, done) = std::thread::scope(|scope| {
+    let (kills, done) = std::thread::scope(|scope| {
         let names = moving.iter().map(String::as_str).collect();
         let operator = Operator::new(&site.cluster, names, seed);
         let operator = scope.spawn(|| operator.run(|| goes_on.load(Ordering::Relaxed)));
-        let strikes = Strikes::new(&site, seed).run(time);
+        let kills = Kills::new(&site, seed).run(time);
         goes_on.store(false, Ordering::Relaxed);
-        (strikes, operator.join())
+        (kills, operator.join())
     });
-    let (strikes, done) = (strikes.unwrap(), done.unwrap());
+    let (kills, done) = (kills.unwrap(), done.unwrap());
     site.wait_protected().unwrap();
     workload.wait_for(200, LIMIT).unwrap();
     workload.stop().unwrap();
-    let beats = pulse.stop(&site).unwrap();
+    let beats = heartbeat.stop(&site).unwrap();
     let report = workload.report(&site.cluster).unwrap();
     Summary {
-        strikes,
+        kills,
         beats,
         done,
         report,

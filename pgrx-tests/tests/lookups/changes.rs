@@ -1,8 +1,8 @@
-//! Lookup indexes whose tables change under them, and keys that no column can have.
+//! Lookup indexes whose tables change, and keys that no column can have.
 
-use shardmaster_tests::asking::error;
 use shardmaster_tests::fixture::{LIMIT, by_superuser};
-use shardmaster_tests::looking::{add, insert, route, stage, wait_equal, wait_filled, wait_route};
+use shardmaster_tests::lookups::{add, insert, route, stage, wait_equal, wait_filled, wait_route};
+use shardmaster_tests::queries::error;
 use shardmaster_tests::wait;
 
 #[test]
@@ -27,7 +27,7 @@ fn a_table_that_was_away_is_looked_through_again() {
     let mut master = add(&cluster);
     wait_equal(&cluster, &mut master);
     by_superuser(&cluster, 0, "ALTER TABLE users RENAME TO away");
-    // A row on the wrong shard: the one without the table is asked.
+    // A row is on the wrong shard, so the shard without the table is asked.
     by_superuser(&cluster, 1, "INSERT INTO users VALUES ('a', 1, 'a1@x.org')");
     wait::until("it is gone", LIMIT, || Ok((route(&mut master, "a1@x.org") != "shard_a").then_some(())))
         .unwrap();

@@ -1,8 +1,8 @@
-//! A claim ends once the shard that has its owner's rows was asked after the lease's end, and no earlier.
+//! A claim ends once its owner's shard was asked after the end of the lease, and not before.
 
-use shardmaster_tests::asking::error;
 use shardmaster_tests::fixture::{LIMIT, by_superuser};
-use shardmaster_tests::looking::{add, route, stage, wait_route};
+use shardmaster_tests::lookups::{add, route, stage, wait_route};
+use shardmaster_tests::queries::error;
 use shardmaster_tests::server::Stop;
 use shardmaster_tests::wait;
 
@@ -15,13 +15,13 @@ fn a_lease_ends_once_its_shard_was_asked() {
     };
     let ended = "SELECT count(*) = 2 FROM shardmaster.lookup_entry WHERE claimed_until < clock_timestamp()";
     let owner = "SELECT shard_lookup('row@x.org', 'emails')";
-    // Its rows are not followed while it is disabled.
+    // While the shard is disabled, its rows are not followed.
     master.batch_execute("SELECT shard_set_status('shard_b', 'disabled')").unwrap();
     for key in ["row", "none"] {
         master.batch_execute(&claim(key, "c", "200 ms")).unwrap();
     }
     wait::until_true(&mut master, "the leases' end", LIMIT, ended).unwrap();
-    // Not before: a worker that was at it then would still find the row.
+    // The claim does not end before, because a worker that is running may still find the row.
     by_superuser(&cluster, 1, "INSERT INTO users VALUES ('c', 1, 'row@x.org')");
     for key in ["row", "none"] {
         let (state, message) = error(&mut master, &claim(key, "a", "1 min"));
@@ -31,7 +31,7 @@ fn a_lease_ends_once_its_shard_was_asked() {
             "{message}"
         );
     }
-    // The owner keeps it, and may claim it again.
+    // The owner keeps the key, and may claim it again.
     assert_eq!(master.query_one(owner, &[]).unwrap().get::<_, String>(0), "c");
     master.batch_execute(&claim("row", "c", "1 ms")).unwrap();
     master.batch_execute("SELECT shard_set_status('shard_b', 'active')").unwrap();
@@ -43,7 +43,7 @@ fn a_lease_ends_once_its_shard_was_asked() {
     .unwrap();
     assert_eq!(route(&mut master, "row@x.org"), "shard_b");
 
-    // Nor is it known what is on a shard that is away.
+    // The rows of a shard that is away are not known either.
     for key in ["row2", "none2"] {
         master.batch_execute(&claim(key, "c", "3 s")).unwrap();
     }
@@ -52,7 +52,7 @@ fn a_lease_ends_once_its_shard_was_asked() {
     let passed = "SELECT count(*) > 0 FROM shardmaster.lookup_entry WHERE key = 'none2@x.org' AND claimed_until < clock_timestamp() - interval '2 s'";
     wait::until_true(&mut master, "the lease's end", LIMIT, passed).unwrap();
     assert_eq!(error(&mut master, &claim("none2", "a", "1 min")).0, "55000");
-    // It may have been seen before.
+    // The row may have been seen before.
     let state = error(&mut master, &claim("row2", "a", "1 min")).0;
     assert!(["55000", "23505"].contains(&state.as_str()), "{state}");
     cluster.servers[1].run().unwrap();

@@ -1,17 +1,18 @@
-//! Lookup indexes by another column: at rest their pairs are the rows of all shards, whatever has happened before.
+//! Lookup indexes by another column. When nothing changes, their pairs equal the rows of all shards, whatever
+//! has happened before.
 
 use postgres::Client;
-use shardmaster_tests::asking::error;
 use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE, OWNER};
 use shardmaster_tests::env::is_long_run;
 use shardmaster_tests::fixture::{LIMIT, by_superuser, by_superusers};
-use shardmaster_tests::looking::{
+use shardmaster_tests::lookups::{
     ADD, add, insert, pairs, route, stage, texts, wait_equal, wait_filled, wait_route,
 };
-use shardmaster_tests::mender::wait_held;
+use shardmaster_tests::queries::error;
+use shardmaster_tests::repair::wait_held;
 use shardmaster_tests::server::Stop;
+use shardmaster_tests::single_fault::SingleFault;
 use shardmaster_tests::split::Split;
-use shardmaster_tests::strike::Strike;
 use shardmaster_tests::wait;
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -44,7 +45,7 @@ fn rows_that_are_there_and_those_that_come_are_found() {
     assert_eq!(pairs(&mut master).len(), 10);
 }
 
-/// Writers that change, delete and insert keys all the time, each of its own tenant.
+/// A writer that changes, deletes and inserts keys of its own tenant all the time.
 fn write(
     cluster: &Cluster,
     tenant: &'static str,
@@ -75,7 +76,7 @@ fn write(
             };
             let Ok(row) = master.query_one("SELECT shard_of($1)", &[&tenant]) else { continue };
             let server = usize::from(row.get::<_, String>(0) == "shard_b");
-            // What is refused, since the tenant is moving, is tried no more.
+            // A write that is refused because the tenant is moving is not repeated.
             if hosts[server].batch_execute(&statement).is_err() {
                 let _ = hosts[server].batch_execute("ROLLBACK");
                 continue;
@@ -105,7 +106,7 @@ fn a_tenant_that_moves_takes_its_keys_along() {
     assert_eq!(route(&mut master, "a2000@x.org"), "shard_a");
 }
 
-/// An entry whose transaction commits long after others were taken, and one that is prepared.
+/// One entry's transaction commits long after others were taken, and another one is prepared.
 #[test]
 fn what_commits_late_is_not_missed() {
     let cluster = stage(&[]);
@@ -127,7 +128,7 @@ fn what_commits_late_is_not_missed() {
     wait_equal(&cluster, &mut master);
 }
 
-/// Entries that somebody has deleted while the worker is about to take them out, whose places new ones have by then.
+/// Somebody has deleted entries that the worker is about to remove, and new ones are in their places by then.
 #[test]
 fn a_new_entry_at_the_place_of_one_that_is_taken_out_stays() {
     let cluster = stage(&[]);
@@ -150,7 +151,7 @@ fn a_new_entry_at_the_place_of_one_that_is_taken_out_stays() {
     wait_route(&mut master, "second@x.org", "shard_a");
 }
 
-/// Writers that were there before anybody captured what they write.
+/// These writers were there before their writes were captured.
 #[test]
 fn a_fill_waits_for_those_who_were_there_before() {
     let cluster = stage(&[]);
@@ -158,7 +159,7 @@ fn a_fill_waits_for_those_who_were_there_before() {
     early.batch_execute("BEGIN; INSERT INTO users VALUES ('a', 1, 'early@x.org')").unwrap();
     let mut master = cluster.superuser().unwrap();
     master.batch_execute(ADD).unwrap();
-    // CREATE TRIGGER waits for it, and says so.
+    // CREATE TRIGGER waits for the writer, and the lookup index reports it.
     let waits = "SELECT count(*) > 0 FROM shard_lookups() WHERE shard_key = 'shard_a' AND state <> 'filled' AND waits_for LIKE 'lock on%'";
     wait::until_true(&mut master, "it waits", LIMIT, waits).unwrap();
     assert_eq!(route(&mut master, "early@x.org"), "55000");
@@ -167,7 +168,7 @@ fn a_fill_waits_for_those_who_were_there_before() {
     assert_eq!(route(&mut master, "early@x.org"), "shard_a");
 }
 
-/// A worker that dies, and a server that is restarted, at each point: nothing is lost, nothing stays that has gone.
+/// A worker dies and a server restarts at each point. Nothing is lost, and nothing stays that was deleted.
 #[test]
 fn nothing_is_lost_at_any_point() {
     let mut cluster = stage(&[]);
@@ -184,20 +185,22 @@ fn nothing_is_lost_at_any_point() {
     let mut master = cluster.superuser().unwrap();
     for (number, point) in points.into_iter().enumerate() {
         for (kind, struck) in ["exit", "kill", "shard"].into_iter().enumerate() {
-            // Each point by a kill; the first one also by what ends a worker, and one by what ends its shard.
+            // Each point is tried with a kill. The first one is also tried with another end of a worker, and
+            // one with the end of its shard.
             if !is_long_run() && kind != 1 && ![(0, 0), (3, 2)].contains(&(number, kind)) {
                 continue;
             }
-            // Each time from nothing; what a queue brings is struck once the lookup index is filled.
+            // Each run starts from scratch. At the points of a queue, the fault is set once the lookup index
+            // is filled.
             let action = if struck == "shard" { "hold" } else { struck };
-            let arm = || Strike::arm(&cluster, point, action).unwrap();
+            let arm = || SingleFault::arm(&cluster, point, action).unwrap();
             let early = (number < 3).then(arm);
             let again = "SELECT shard_table_drop('users', 'emails'); SELECT shard_table_add('users', 'email', 'emails')";
             let begin = if number == 0 && struck == "exit" { ADD } else { again };
-            let strike = match early {
-                Some(strike) => {
-                    strike.by(|| master.batch_execute(begin)).unwrap();
-                    strike
+            let fault = match early {
+                Some(fault) => {
+                    fault.by(|| master.batch_execute(begin)).unwrap();
+                    fault
                 }
                 None => {
                     master.batch_execute(begin).unwrap();
@@ -221,7 +224,7 @@ fn nothing_is_lost_at_any_point() {
                 cluster.servers[0].run().unwrap();
                 cluster.fault("").unwrap();
             } else {
-                strike.wait(LIMIT).unwrap();
+                fault.wait(LIMIT).unwrap();
             }
             master = cluster.superuser().unwrap();
             wait_equal(&cluster, &mut master);
@@ -242,7 +245,7 @@ fn two_owners_of_a_key_are_told() {
     let told = "SELECT count(*) = 1 FROM shard_lookup_conflicts('emails') WHERE key = 'both@x.org' AND owner = 'c' AND routed_to = 'a'";
     wait::until_true(&mut master, "a conflict", LIMIT, told).unwrap();
     assert_eq!(route(&mut master, "both@x.org"), "shard_a");
-    // The first one goes: a session that knew it forgets it.
+    // The first row is deleted. A session that cached its route drops it.
     by_superuser(&cluster, 0, "DELETE FROM users");
     wait_route(&mut master, "both@x.org", "shard_b");
     wait::until_true(
@@ -268,13 +271,13 @@ fn a_claim_is_the_owners_until_it_ends_or_its_row_goes() {
     master.batch_execute(&claim("k@x.org", "c", "1 min")).unwrap();
     assert_eq!(error(&mut master, &claim("l@x.org", "nobody", "1 min")).0, "42704");
     assert_eq!(error(&mut master, &claim("l@x.org", "a", "0")).0, "22023");
-    // A fill leaves it alone.
+    // A fill leaves the claim alone.
     by_superuser(&cluster, 1, "TRUNCATE users");
     by_superuser(&cluster, 1, "INSERT INTO users VALUES ('c', 1, 'other@x.org')");
     wait_route(&mut master, "other@x.org", "shard_b");
     wait_filled(&mut master);
     assert_eq!(route(&mut master, "k@x.org"), "shard_b");
-    // Its row comes, and goes.
+    // Its row is inserted and deleted again.
     by_superuser(&cluster, 1, "INSERT INTO users VALUES ('c', 2, 'k@x.org')");
     let has_row = "SELECT count(*) = 1 FROM shardmaster.lookup_entry WHERE key = 'k@x.org' AND has_row";
     wait::until_true(&mut master, "its row", LIMIT, has_row).unwrap();
@@ -283,14 +286,14 @@ fn a_claim_is_the_owners_until_it_ends_or_its_row_goes() {
     assert_eq!(until, None);
     by_superuser(&cluster, 1, "DELETE FROM users WHERE id = 2");
     wait_route(&mut master, "k@x.org", "42704");
-    // One without a row ends, and the next may have it.
+    // A claim without a row ends, and the next owner may claim the key.
     master.batch_execute(&claim("m@x.org", "c", "1 ms")).unwrap();
     wait_route(&mut master, "m@x.org", "42704");
     master.batch_execute(&claim("m@x.org", "a", "1 min")).unwrap();
     assert_eq!(route(&mut master, "m@x.org"), "shard_a");
 }
 
-/// Rows that were there before their tenant was routed to them, and some that stay behind.
+/// These rows were there before their tenant was routed to them, and some stay behind.
 #[test]
 fn an_assignment_brings_the_keys_of_its_rows() {
     let cluster = stage(&[]);
@@ -307,13 +310,13 @@ fn an_assignment_brings_the_keys_of_its_rows() {
     master.batch_execute("SELECT shard_assign('d', 'shard_a', force => true)").unwrap();
     wait_equal(&cluster, &mut master);
     assert_eq!(route(&mut master, "left@x.org"), "shard_a");
-    // Until all rows of the tenant were looked at it may be there.
+    // The key may exist until all rows of the tenant were looked at.
     wait_route(&mut master, "d1@x.org", "42704");
     master.batch_execute("SELECT shard_unassign('d')").unwrap();
     wait_equal(&cluster, &mut master);
 }
 
-/// A queue that takes no more: writers go on, and the lookup index is filled again.
+/// If a queue is full, writers continue, and the lookup index is filled again.
 #[test]
 #[ignore = "make test-all: a full queue; make test has faults::bad_input::a_worker_that_ends_while_it_clears_a_full_queue_is_followed_by_one_that_does"]
 fn a_full_queue_is_filled_again() {
@@ -338,7 +341,7 @@ fn a_shard_that_hangs_holds_up_its_own_keys_alone() {
     let cluster = stage(&["shardmaster.remote_timeout = '10s'"]);
     let mut master = add(&cluster);
     cluster.servers[1].hang().unwrap();
-    // A row on the wrong shard: the other one is to be asked for it.
+    // A row is on the wrong shard, so the other shard must be asked for it.
     by_superuser(&cluster, 0, "INSERT INTO users VALUES ('c', 1, 'c@x.org')");
     for i in 1..4 {
         by_superuser(&cluster, 0, &insert(i, i, "a"));
@@ -408,7 +411,7 @@ fn owners_are_found_by_bucket_and_by_range() {
     };
     let is = |wanted: &'static [&'static str]| move |found: &BTreeSet<String>| found.iter().eq(wanted);
     wait::until("titles", LIMIT, || Ok(is(&["A", "Z"])(&titles(&mut master)).then_some(()))).unwrap();
-    // Its row is where nobody is sent any more, and is found again with the reverse split.
+    // Its row is on a shard to which nobody is routed any more. It is found again after the reverse split.
     master.batch_execute("SELECT shard_assign_range('m', NULL, 'shard_a', 'docs', force => true)").unwrap();
     wait::until("one title", LIMIT, || Ok(is(&["A"])(&titles(&mut master)).then_some(()))).unwrap();
     master.batch_execute("SELECT shard_assign_range('m', NULL, 'shard_b', 'docs', force => true)").unwrap();

@@ -1,10 +1,10 @@
-//! Lookup indexes beside what stands in their way: odd columns and letters, claims that are not committed, shards that are away.
+//! Lookup indexes with obstacles: odd columns and letters, uncommitted claims, shards that are away.
 
-use shardmaster_tests::asking::error;
 use shardmaster_tests::cluster::{DATABASE, OWNER};
 use shardmaster_tests::fixture::{LIMIT, by_superuser, by_superusers};
-use shardmaster_tests::looking::{add, insert, route, stage, wait_equal, wait_filled, wait_route};
-use shardmaster_tests::mender::wait_held;
+use shardmaster_tests::lookups::{add, insert, route, stage, wait_equal, wait_filled, wait_route};
+use shardmaster_tests::queries::error;
+use shardmaster_tests::repair::wait_held;
 use shardmaster_tests::wait;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -58,7 +58,7 @@ fn columns_of_all_types_are_taken() {
     assert_eq!(owner, "b");
 }
 
-/// No row there can have it, and the others are found all the same.
+/// No row there can have this key, and other keys are still found.
 #[test]
 #[ignore = "make test-all: lookup indexes; make test has queries::columns::a_letter_that_a_shards_encoding_lacks_fails_no_query"]
 fn a_letter_that_a_shards_encoding_lacks_keeps_nothing_waiting() {
@@ -81,7 +81,7 @@ fn a_letter_that_a_shards_encoding_lacks_keeps_nothing_waiting() {
     let filled =
         "SELECT count(*) = 3 AND bool_and(state = 'filled') FROM shard_lookups() WHERE keyspace = 'emails'";
     wait::until_true(&mut master, "filled", LIMIT, filled).unwrap();
-    // A claim is asked for when all pairs are, and a row may be where nobody is sent.
+    // A claim asks for all pairs, and a row may be on a shard to which nobody is routed.
     let claim = "SELECT shard_lookup_claim('日@x.org', 'l', 'emails')";
     wait::until("the claim", LIMIT, || Ok(master.batch_execute(claim).ok())).unwrap();
     by_superuser(&cluster, 0, "INSERT INTO users VALUES ('l', 1, '月@x.org')");
@@ -96,7 +96,7 @@ fn a_letter_that_a_shards_encoding_lacks_keeps_nothing_waiting() {
     wait::until_true(&mut master, "nothing waits", LIMIT, waits).unwrap();
 }
 
-/// Neither what comes nor a fill waits for whoever has claimed a key and does not commit.
+/// An uncommitted claim of a key blocks neither new entries nor a fill.
 #[test]
 fn a_claim_that_is_not_committed_keeps_no_other_key_waiting() {
     let cluster = stage(&[]);
@@ -112,7 +112,7 @@ fn a_claim_that_is_not_committed_keeps_no_other_key_waiting() {
     by_superuser(&cluster, 0, "CREATE TABLE again AS SELECT * FROM users; TRUNCATE users");
     by_superuser(&cluster, 0, &format!("{}; INSERT INTO users SELECT * FROM again", insert(21, 1500, "a")));
     wait_route(&mut master, "a1500@x.org", "shard_a");
-    // All has been read by then, and the table is nobody's but its owner's.
+    // Everything has been read by then, and nobody but its users holds a lock on the table.
     let held =
         "SELECT count(*) = 0 FROM pg_locks WHERE relation = 'users'::regclass AND pid <> pg_backend_pid()";
     wait::until_true(&mut cluster.servers[0].superuser(DATABASE).unwrap(), "no lock", LIMIT, held).unwrap();
@@ -122,7 +122,7 @@ fn a_claim_that_is_not_committed_keeps_no_other_key_waiting() {
     wait_equal(&cluster, &mut master);
 }
 
-/// Rows on the wrong shard are the right one's to say: a shard that is away holds up nobody's fill.
+/// Rows on the wrong shard are checked with the right one. A shard that is away does not block a fill.
 #[test]
 #[ignore = "make test-all: a fill; make test has lookups::consistency::a_shard_that_hangs_holds_up_its_own_keys_alone"]
 fn a_fill_waits_for_no_other_shard() {
@@ -138,7 +138,7 @@ fn a_fill_waits_for_no_other_shard() {
     wait_equal(&cluster, &mut master);
 }
 
-/// What was read stands elsewhere after a VACUUM FULL, and something else in its place.
+/// After VACUUM FULL the rows that were read are in other places, and other rows in theirs.
 #[test]
 fn a_queue_that_is_rewritten_loses_nothing() {
     let cluster = stage(&[]);
@@ -173,7 +173,7 @@ fn a_claim_beside_a_row_outlives_it() {
     assert_eq!(route(&mut master, "k@x.org"), "shard_a");
 }
 
-/// Whoever has written to other tables alone has nothing to do with it; who has to this one is named.
+/// A transaction that has written only to other tables does not matter. One that has written to this table is named.
 #[test]
 #[ignore = "make test-all: writers of other tables; make test has lookups::consistency::a_fill_waits_for_those_who_were_there_before"]
 fn a_fill_waits_for_writers_of_its_table_alone() {
@@ -200,7 +200,8 @@ fn a_fill_waits_for_writers_of_its_table_alone() {
     prepared.batch_execute("ROLLBACK PREPARED 'another'").unwrap();
 }
 
-/// A tenant that is placed claims its keys at once, also by the same transaction: only other owners' rows matter.
+/// A tenant that was just placed can claim its keys at once, also in the same transaction. Only rows of other
+/// owners matter.
 #[test]
 #[ignore = "make test-all: an owner that is new; make test has keys_are_claimed_while_owners_are_assigned_all_the_time"]
 fn an_owner_that_was_just_assigned_claims_keys() {
@@ -217,7 +218,7 @@ fn an_owner_that_was_just_assigned_claims_keys() {
     master.batch_execute("ROLLBACK").unwrap();
 }
 
-/// Whoever is assigned meanwhile comes behind a claim.
+/// Assignments made meanwhile wait for a claim.
 #[test]
 fn keys_are_claimed_while_owners_are_assigned_all_the_time() {
     static ENDS: AtomicBool = AtomicBool::new(false);

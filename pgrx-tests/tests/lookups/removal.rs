@@ -1,9 +1,9 @@
-//! What lookup indexes leave behind when they go, and what they refuse.
+//! What remains of dropped lookup indexes, and what they refuse.
 
-use shardmaster_tests::asking::error;
 use shardmaster_tests::cluster::{Cluster, DATABASE};
 use shardmaster_tests::fixture::{LIMIT, by_superuser};
-use shardmaster_tests::looking::{ADD, add, insert, stage, texts, wait_equal, wait_filled};
+use shardmaster_tests::lookups::{ADD, add, insert, stage, texts, wait_equal, wait_filled};
+use shardmaster_tests::queries::error;
 use shardmaster_tests::server::Stop;
 use shardmaster_tests::split::Split;
 use shardmaster_tests::wait;
@@ -22,7 +22,7 @@ fn what_is_dropped_leaves_nothing_on_the_shards() {
     wait_equal(&cluster, &mut master);
     assert_eq!(error(&mut master, "SELECT shard_table_drop('users')").0, "55006");
     assert_eq!(error(&mut master, "SELECT shard_keyspace_drop('emails')").0, "55006");
-    // One shard is away: what is left there is said, and taken away when it is back.
+    // One shard is away. What is left there is reported, and removed when the shard is back.
     cluster.servers[1].stop(Stop::Immediate).unwrap();
     master
         .batch_execute("SELECT shard_table_drop('users', 'emails'); SELECT shard_keyspace_drop('emails')")
@@ -30,7 +30,7 @@ fn what_is_dropped_leaves_nothing_on_the_shards() {
     wait::until("nothing is left", LIMIT, || Ok((leftovers(&cluster, 0) == 0).then_some(()))).unwrap();
     let said = "SELECT count(*) > 0 FROM shard_status() WHERE item LIKE 'former lookup index \"emails\" on shard \"shard_b\"' AND NOT ok";
     wait::until_true(&mut master, "it is said", LIMIT, said).unwrap();
-    // Its successor is told apart from it: who monitors takes no name twice.
+    // A new lookup index is distinguished from the old one, so monitoring sees no name twice.
     let begun = "INSERT INTO shardmaster.lookup_shard (lookup, shard_key) VALUES ('emails', 'shard_b')";
     master.batch_execute(&format!("BEGIN; {ADD}; {begun}")).unwrap();
     let names = "SELECT count(*) FILTER (WHERE item LIKE '%lookup index \"emails\" on shard \"shard_b\"'), count(*) = count(DISTINCT item) FROM shard_status()";
@@ -47,7 +47,7 @@ fn what_is_dropped_leaves_nothing_on_the_shards() {
     )
     .unwrap();
 
-    // What a master has forgotten a cleanup takes away.
+    // A cleanup removes what a master has forgotten.
     master.batch_execute(ADD).unwrap();
     wait_filled(&mut master);
     master

@@ -1,5 +1,5 @@
-//! The library beside the catalog of the version before, and ALTER EXTENSION UPDATE in the middle of
-//! splits. `scripts/test.sh updates` compares what an update comes to with a fresh extension.
+//! The library with the catalog of the previous version, and ALTER EXTENSION UPDATE in the middle of splits.
+//! `scripts/test.sh updates` compares the result of an update with a new extension.
 
 use postgres::Client;
 use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE, OWNER, wait_healthy};
@@ -10,10 +10,10 @@ use std::time::Duration;
 
 const LIMIT: Duration = Duration::from_secs(60);
 const CONFIG: [&str; 2] = ["fsync = off", "shardmaster.tail_interval = 20"];
-/// The last release; `sql/released/` has what it made.
+/// The last release. `sql/released/` has its SQL.
 const FROM: &str = "0.1.0";
 
-/// Two servers, three tenants of 300 rows each on the first of them, and the catalog of `FROM`.
+/// Makes two servers with the catalog of `FROM`. The first one has three tenants of 300 rows each.
 fn cluster() -> Cluster {
     let mut cluster = Cluster::servers(0, &CONFIG).unwrap();
     let mut master = cluster.superuser().unwrap();
@@ -46,7 +46,7 @@ fn rows(server: &Server, tenant: &str) -> BTreeMap<i32, String> {
     rows.iter().map(|row| (row.get(0), row.get(1))).collect()
 }
 
-/// Every kind of change to a moving tenant; `round` keeps the rounds apart.
+/// Makes every kind of change to a moving tenant. `round` gives each call its own rows.
 fn change(server: &Server, tenant: &str, round: i32) {
     let (first, last) = (1 + 20 * round, 10 + 20 * round);
     let statements = format!(
@@ -61,7 +61,7 @@ fn plan<'a>(cluster: &'a Cluster, tenant: &str) -> Split<'a> {
     Split::plan(cluster, "shard_a", "shard_b", &[tenant]).unwrap()
 }
 
-/// To the end; the target then has what the source had.
+/// Completes a split, and checks that the target then has the source's rows.
 fn complete(cluster: &Cluster, split: &Split, tenant: &str) {
     let wanted = rows(&cluster.servers[0], tenant);
     split.run(|_| ()).unwrap();
@@ -76,7 +76,7 @@ fn version(master: &mut Client) -> (bool, String) {
     (row.get(0), row.get(1))
 }
 
-/// What an operator sees by functions whose rows became those of a type.
+/// Returns what an operator sees by functions whose result became a composite type.
 fn seen(master: &mut Client) -> Vec<String> {
     ["shard_topology()", "shard_entries()", "shard_routing_history()", "shard_capacity()", "shard_logins()"]
         .iter()
@@ -85,12 +85,12 @@ fn seen(master: &mut Client) -> Vec<String> {
         .collect()
 }
 
-/// A role and a view of users, which an update has to leave alone.
+/// A user's role and view, which an update must leave alone.
 const USERS: &str = "
     CREATE ROLE watcher; SELECT shard_grant('watcher', 'monitor');
     CREATE VIEW public.places AS SELECT shard_key, host FROM shard_topology()";
 
-/// Nothing of it counts as the extension's own, which pg_dump would leave out.
+/// Neither of them belongs to the extension, so pg_dump includes them.
 const KEPT: &str = "
     SELECT (SELECT count(*) FROM public.places) = 2
        AND has_function_privilege('watcher', 'shard_topology()', 'EXECUTE')
@@ -98,14 +98,14 @@ const KEPT: &str = "
        AND NOT EXISTS (SELECT FROM pg_init_privs p, aclexplode(p.initprivs) a
                         WHERE p.objoid = 'shard_topology()'::regprocedure AND a.grantee = 'watcher'::regrole)";
 
-/// Roles by their numbers: of one that is gone, and of one that is there.
+/// Stored oids of roles: of one that is gone, and of one that exists.
 const GONE: &str = "
     CREATE ROLE gone; CREATE ROLE here; SELECT shard_login_set('gone', 'reader'), shard_login_set('here', 'reader');
     INSERT INTO shardmaster.execution (keyspace, statement, wave, in_transaction, two_phase, login_role, master, started_by)
     SELECT 'default', 'SELECT 1', 1, true, true, role::regrole, '', role FROM unnest('{gone,here}'::text[]) role;
     DROP ROLE gone";
 
-/// Roles by their names.
+/// The roles are stored by name.
 const NAMED: &str = "
     SELECT (SELECT count(*) = 1 FROM shard_logins() WHERE role = 'here') AND (SELECT count(*) = 1 FROM shard_logins())
        AND (SELECT count(*) = 1 FROM shardmaster.execution WHERE login_role = 'here')
@@ -119,12 +119,12 @@ fn an_update_in_the_middle_of_splits_loses_nothing() {
     let (is_well, said) = version(&mut master);
     assert!(!is_well && said.starts_with(&format!("extension {FROM}, library ")), "{said}");
     assert!(said.contains("run ALTER EXTENSION shardmaster UPDATE"), "{said}");
-    // The old catalog goes on working, and a split does all that it does.
+    // The old catalog continues to work, and a split completes all phases.
     let before = plan(&cluster, "before");
     before.call("start_dual_write").unwrap();
     before.call("run_backfill").unwrap();
     before.wait("cutover_pending", LIMIT).unwrap();
-    // Its cutover waits, and an operator looks why.
+    // Its cutover waits, and an operator looks for the reason.
     let mut writer = source.superuser(DATABASE).unwrap();
     writer.batch_execute("BEGIN; UPDATE items SET val = val WHERE tenant = 'before'").unwrap();
     before.call("cutover").unwrap();
@@ -148,7 +148,7 @@ fn an_update_in_the_middle_of_splits_loses_nothing() {
     master.batch_execute("ALTER EXTENSION shardmaster UPDATE").unwrap();
     assert!(master.query_one(NAMED, &[]).unwrap().get::<_, bool>(0));
     master.batch_execute("SELECT shard_login_drop('here'); DELETE FROM shardmaster.execution").unwrap();
-    // By a session that has called them before, and by a new one.
+    // A session that has called them before sees the same, and so does a new one.
     assert_eq!(seen(&mut master), before);
     let mut master = cluster.superuser().unwrap();
     assert_eq!(seen(&mut master), before);

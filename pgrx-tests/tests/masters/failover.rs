@@ -1,5 +1,5 @@
-//! Servers that forget: a source that crashes with asynchronous commits or whose standby
-//! is promoted, a master that is restored from a dump.
+//! Servers that lose commits: a source that crashes with asynchronous commits, or whose standby is promoted,
+//! and a master that is restored from a dump.
 
 use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE, OWNER};
 use shardmaster_tests::fixture;
@@ -50,9 +50,9 @@ fn rows(cluster: &Cluster, server: usize) -> BTreeMap<i32, String> {
     rows.iter().map(|row| (row.get(0), row.get(1))).collect()
 }
 
-/// A step that stands for an asynchronous commit is committed on the target only when
-/// that commit is on the source's disk: else the target would keep what the source
-/// has forgotten, and later changes under the same transaction id would be skipped.
+/// A step with an asynchronous commit is committed on the target only when that commit is on the source's
+/// disk. Otherwise the target would keep what the source has lost, and would skip later changes with the same
+/// transaction id.
 #[test]
 fn asynchronous_commits_that_a_crash_forgets_do_not_stay_on_the_target() {
     let mut cluster = cluster(&["wal_writer_delay = '10s'", "bgwriter_delay = '10s'"]);
@@ -118,9 +118,8 @@ fn a_restored_copy_of_the_master_keeps_the_catalog_and_is_refused() {
     assert_eq!(rows(&cluster, 0), rows(&cluster, 1));
 }
 
-/// The target takes writes already when the master loses the decision: it takes it
-/// from the shards, with the version that they know, however long ago it was asked for, and
-/// loses nothing.
+/// The target already takes writes when the master loses the decision. The master adopts the decision from
+/// the shards, with the version that they know, however long ago it was requested, and nothing is lost.
 #[test]
 fn a_decision_that_the_master_lost_is_adopted() {
     let cluster = cluster(&[]);
@@ -132,7 +131,7 @@ fn a_decision_that_the_master_lost_is_adopted() {
     client.batch_execute("UPDATE items SET val = 'on the target' WHERE tenant = 'moves' AND id = 7").unwrap();
     let mut master = cluster.superuser().unwrap();
     let version: i64 = master.query_one("SELECT shard_routing_version()", &[]).unwrap().get(0);
-    // A run of the master never loses what it has decided: it was another one.
+    // One run of the master never loses its decisions, so this must be another run.
     let mut source = cluster.servers[0].superuser(DATABASE).unwrap();
     source.batch_execute("UPDATE shardmaster_agent.consumed SET deciding = 'another run'").unwrap();
     master
@@ -161,7 +160,7 @@ fn a_decision_that_the_master_lost_is_adopted() {
     assert_eq!(rows(&cluster, 1).len(), 300);
 }
 
-/// A rollback that meets it leaves it alone: nobody would be served if it only failed.
+/// A rollback that meets the decision leaves it alone. If the rollback just failed, no client would be served.
 #[test]
 #[ignore = "make test-all: a rollback meanwhile; make test has a_decision_that_the_master_lost_is_adopted"]
 fn a_lost_decision_that_a_rollback_meets_is_adopted() {
@@ -191,8 +190,8 @@ fn events(split: &Split<'_>, cluster: &Cluster) -> String {
     cluster.superuser().unwrap().query_one(query, &[&split.id]).unwrap().get(0)
 }
 
-/// What the new primary has never had leaves the target again; what it takes from then
-/// on arrives, although its transaction ids have been used before.
+/// Rows that the new primary has never had are deleted on the target. Its new changes arrive, although their
+/// transaction ids were used before.
 #[test]
 #[ignore = "make test-all: a standby that is behind; make test has faults::disasters::the_source_fails_over"]
 fn a_promoted_standby_of_the_source_is_copied_again() {
@@ -232,8 +231,8 @@ fn a_promoted_standby_of_the_source_is_copied_again() {
     assert!(rows_of(&standby).is_empty());
 }
 
-/// Decided, and then the source forgets its fence: it is fenced again, what it took
-/// meanwhile is told, and the cutover comes to its end.
+/// After the decision the source loses its fence. It is fenced again, the changes that it accepted meanwhile
+/// are reported, and the cutover is completed.
 #[test]
 #[ignore = "make test-all: before the end of a cutover; make test has masters::restore_older::a_source_that_forgets_the_cutover_is_fenced_again"]
 fn a_promoted_standby_that_lost_the_fence_is_fenced_again() {
@@ -259,7 +258,7 @@ fn a_promoted_standby_that_lost_the_fence_is_fenced_again() {
         client.batch_execute("UPDATE items SET val = 'x' WHERE tenant = 'moves' AND id = 8").unwrap_err();
     assert_eq!(refused.code().map(postgres::error::SqlState::code), Some("SM001"));
     assert_eq!(rows(&cluster, 1), moved);
-    // What the source took alone is nowhere else: finish leaves it to the operator.
+    // The rows that only the source accepted are on no other shard, so finish leaves them to the operator.
     let refused = split.finish(LIMIT).unwrap_err().to_string();
     assert!(refused.contains("accepted 1 changes after the cutover"), "{refused}");
     assert_eq!(rows_of(&standby)[&7], "too late");
@@ -267,8 +266,8 @@ fn a_promoted_standby_that_lost_the_fence_is_fenced_again() {
     assert!(rows_of(&standby).is_empty());
 }
 
-/// The master was restored to a time before the split began, and its operator gives up what looks
-/// as if it had never begun: what is on the shards is undone, or adopted where it is decided.
+/// The master was restored to a time before the split began, and its operator rolls back a split that seems
+/// never to have begun. What is on the shards is undone, or adopted if it is decided.
 #[test]
 #[ignore = "make test-all: a rollback; make test has masters::restored_plans::a_backup_of_any_phase_leads_to_where_the_keys_are"]
 fn a_rollback_of_a_split_whose_start_is_forgotten_undoes_it() {
@@ -302,9 +301,9 @@ fn a_rollback_of_a_split_whose_start_is_forgotten_undoes_it() {
     }
 }
 
-/// A master that was restored to a time after a rollback has forgotten that the plan runs again:
-/// started once more it stops at the rows on the target, and the rollback that its error names
-/// finds what they are, copies or a decision.
+/// A master that was restored to a time after a rollback has lost the second start of the plan. When it is
+/// started once more, the plan stops because of the rows on the target. The rollback that its error names
+/// finds out whether they are copies or belong to a decision.
 #[test]
 #[ignore = "make test-all: a second start; make test has masters::restored_plans::a_backup_of_any_phase_leads_to_where_the_keys_are"]
 fn a_second_start_that_is_forgotten_is_found() {

@@ -1,4 +1,4 @@
-//! pg_upgrade of a master, and of a shard, with splits and leases under way.
+//! pg_upgrade of a master, and of a shard, with open splits and leases.
 
 use postgres::Client;
 use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE, OWNER, wait_healthy};
@@ -11,7 +11,7 @@ use std::time::Duration;
 const LIMIT: Duration = Duration::from_secs(180);
 const CONFIG: [&str; 2] = ["fsync = off", "shardmaster.tail_interval = 20"];
 
-/// Three tenants of 300 rows each on the first shard.
+/// Inserts three tenants of 300 rows each on the first shard.
 fn fill(cluster: &Cluster) {
     for shard in &cluster.shards {
         let mut owner = cluster.owner_of(shard).unwrap();
@@ -44,7 +44,7 @@ fn rows(server: &Server, tenant: &str) -> BTreeMap<i32, String> {
     rows.iter().map(|row| (row.get(0), row.get(1))).collect()
 }
 
-/// Every kind of change to a moving tenant, by a client who knows nothing of upgrades.
+/// Makes every kind of change to a moving tenant, as a client that knows nothing of upgrades.
 fn change(server: &Server, tenant: &str) {
     let mut client = server.connect(DATABASE, CLIENT).unwrap();
     client
@@ -68,7 +68,7 @@ fn pending<'a>(cluster: &'a Cluster, tenant: &str) -> Split<'a> {
     split
 }
 
-/// To the end; the target then has what the source had.
+/// Completes a split, and checks that the target then has the source's rows.
 fn complete(cluster: &Cluster, id: i64, tenant: &str) {
     let split = Split::of(cluster, id);
     let wanted = rows(&cluster.servers[0], tenant);
@@ -84,8 +84,8 @@ fn ours(client: &mut Client) -> i64 {
     client.query_one(query, &[]).unwrap().get(0)
 }
 
-/// pg_upgrade reads where the transaction ids of the old server end, and works on both in
-/// this mode: what is drawn behind its back is given out twice.
+/// pg_upgrade reads the next transaction id of the old server, and runs both servers in this mode. Ids that
+/// are used meanwhile would be assigned twice.
 #[test]
 #[ignore = "make test-all: a server in that mode alone; make test has a_master_is_upgraded_with_splits_waiting_and_leases_running"]
 fn nothing_of_ours_runs_while_a_server_is_upgraded() {
@@ -97,7 +97,8 @@ fn nothing_of_ours_runs_while_a_server_is_upgraded() {
     cluster.master.spawn_with(&["-b"]).unwrap();
     cluster.master.wait_ready().unwrap();
     let mut master = cluster.superuser().unwrap();
-    // Started by the same loop of the postmaster, and registered before any library is loaded; from 17 on not in this mode.
+    // The postmaster starts it in the same loop, and it is registered before any library is loaded. From
+    // PostgreSQL 17 on it does not start in this mode.
     let launcher = "SELECT count(*) > 0 FROM pg_stat_activity
                      WHERE backend_type = CASE WHEN current_setting('server_version_num')::int < 170000
                                                THEN 'logical replication launcher' ELSE 'walwriter' END";
@@ -106,7 +107,7 @@ fn nothing_of_ours_runs_while_a_server_is_upgraded() {
     drop(master);
     cluster.master.stop(Stop::Fast).unwrap();
     assert_eq!(cluster.master.next_xid().unwrap(), next_xid);
-    // Nor by a call that starts a worker elsewhere.
+    // A call that normally starts a worker does not start one either.
     cluster.master.spawn_with(&["-b"]).unwrap();
     cluster.master.wait_ready().unwrap();
     Split::of(&cluster, id).call("cutover").unwrap();
@@ -119,7 +120,7 @@ fn nothing_of_ours_runs_while_a_server_is_upgraded() {
 const LEASES: &str = "SELECT string_agg(format('%s %s %s %s', logical_key, status, slot_no, lease_expires_at), ',' ORDER BY id)
       FROM shardmaster.shard_reservation WHERE status IN ('pending', 'confirmed')";
 
-/// A lease of an hour, one that is confirmed; the caller adds one that ends soon.
+/// Reserves a lease of an hour, and one that is confirmed. The caller adds one that expires soon.
 fn reserve(master: &mut Client) {
     master
         .batch_execute(
@@ -130,7 +131,7 @@ fn reserve(master: &mut Client) {
         .unwrap();
 }
 
-/// As docs/operate/upgrade.md says it.
+/// The upgrade follows docs/operate/upgrade.md.
 #[test]
 fn a_master_is_upgraded_with_splits_waiting_and_leases_running() {
     let mut cluster = Cluster::master_of_major(16, &CONFIG).unwrap();
@@ -184,7 +185,7 @@ fn a_master_is_upgraded_with_splits_waiting_and_leases_running() {
     assert_eq!(rows(&cluster.servers[0], "stays").len(), 300);
 }
 
-/// A shard is upgraded in the middle of a split that it gives rows to, or takes them.
+/// Upgrades a shard in the middle of a split, as its source or as its target.
 fn shard_is_upgraded(upgraded: usize) {
     let mut cluster = Cluster::servers(0, &CONFIG).unwrap();
     for (index, name) in ["shard_a", "shard_b"].into_iter().enumerate() {
@@ -201,7 +202,7 @@ fn shard_is_upgraded(upgraded: usize) {
     cluster.servers[upgraded].upgrade(18).unwrap();
     cluster.servers[upgraded].run().unwrap();
     complete(&cluster, id, "moves");
-    // Transaction ids of a source that is upgraded mean nothing to the new one.
+    // The transaction ids of an upgraded source mean nothing to the new server.
     let events = Split::of(&cluster, id).events().unwrap();
     assert_eq!(events.contains("the copy starts again: the source"), upgraded == 0, "{events}");
     assert!(!events.contains("the master did not"), "{events}");

@@ -1,5 +1,5 @@
-//! A PgBouncer between the master and its shards, which gives each session of the mover a
-//! session of the server's own (pool_mode = session).
+//! A PgBouncer between the master and its shards, which gives each session of the mover a server session of
+//! its own (pool_mode = session).
 
 use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE, MOVER};
 use shardmaster_tests::env::at_most;
@@ -9,7 +9,7 @@ use shardmaster_tests::wait;
 use std::fs;
 use std::process::Command;
 
-/// In front of both shards, with one more line of its configuration.
+/// Starts PgBouncer in front of both shards, with one more line of configuration.
 fn pgbouncer(cluster: &Cluster, line: &str) -> (Directory, Process) {
     let directory = Directory::new("pooler").unwrap();
     let path = |name: &str| directory.join(name).display().to_string();
@@ -39,7 +39,7 @@ fn pgbouncer(cluster: &Cluster, line: &str) -> (Directory, Process) {
     (directory, process)
 }
 
-/// Whether it refuses what a session begins with, or leaves it out without a word.
+/// It either refuses the startup parameters of a session, or ignores them.
 #[test]
 fn a_mover_goes_through_a_pooler_of_sessions() {
     for line in ["", "ignore_startup_parameters = options"].into_iter().take(at_most(1)) {
@@ -56,7 +56,7 @@ fn a_mover_goes_through_a_pooler_of_sessions() {
         let refused =
             client.batch_execute("INSERT INTO items VALUES ('moves', 9000, 'x', 9000)").unwrap_err();
         assert_eq!(refused.code().unwrap().code(), "SM001", "{line}: {refused}");
-        // Nothing of the mover is left in the sessions that the pooler keeps.
+        // The sessions that the pooler keeps have no state of the mover.
         let kept = "SELECT count(*) FROM pg_stat_activity WHERE usename = $1 AND state <> 'idle'";
         wait::until("sessions to be given back", LIMIT, || {
             Ok((source(&cluster).query_one(kept, &[&MOVER])?.get::<_, i64>(0) == 0).then_some(()))

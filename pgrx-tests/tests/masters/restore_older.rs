@@ -1,6 +1,6 @@
-//! Shards and masters that are set back to a time before: standbys that are promoted,
-//! backups and snapshots of disks that are restored, at every moment in which rows could be
-//! deleted or refused because of it. Nothing is deleted that is not shown to be elsewhere.
+//! Shards and masters that are set back to an earlier time: promoted standbys, restored backups and snapshots
+//! of disks, at every moment in which this could lead to deleted or refused rows. Nothing is deleted unless
+//! it is proved to be elsewhere.
 
 use postgres::Client;
 use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE};
@@ -11,7 +11,7 @@ use shardmaster_tests::split::Split;
 use shardmaster_tests::{env, standby, wait};
 use std::time::Duration;
 
-/// Servers whose commits survive, with shards that are asked all the time.
+/// Makes servers with durable commits, whose shards are watched all the time.
 fn cluster(config: &[&str]) -> Cluster {
     let mut lines = vec!["fsync = on", "shardmaster.watch_interval = 100"];
     lines.extend_from_slice(config);
@@ -31,7 +31,7 @@ fn completed(split: &Split<'_>) {
     split.wait("completed", LIMIT).unwrap();
 }
 
-/// Waits until the cutover is complete; the master may restart meanwhile.
+/// Waits until the cutover is complete. The master may restart meanwhile.
 fn wait_complete(split: &Split<'_>) {
     let completed = || Ok(split.wait("completed", Duration::from_secs(1)).ok().map(drop));
     wait::until("the cutover to be complete", LIMIT, completed)
@@ -39,7 +39,7 @@ fn wait_complete(split: &Split<'_>) {
         .unwrap();
 }
 
-/// Asks for finish, which must refuse with a text; the source keeps what it has.
+/// Requests a finish, which must refuse with a text. The source must keep its rows.
 fn finish_refuses(cluster: &Cluster, split: &Split<'_>, text: &str) {
     let before = rows(cluster, 0);
     let error = split.finish(LIMIT).unwrap_err().to_string();
@@ -47,8 +47,8 @@ fn finish_refuses(cluster: &Cluster, split: &Split<'_>, text: &str) {
     assert_eq!(rows(cluster, 0), before);
 }
 
-/// The target fails over to a standby that has not had the last changes, after the master
-/// has decided and before the target was told.
+/// The target fails over to a standby without the last changes, after the master has decided and before the
+/// target was told.
 #[test]
 fn a_target_that_fails_over_before_it_opens_gets_what_it_has_lost() {
     for fault in ["recovery_caught_up=kill", "recovery_caught_up=exit", ""].into_iter().take(at_most(1)) {
@@ -85,8 +85,8 @@ fn a_target_that_fails_over_before_it_opens_gets_what_it_has_lost() {
     }
 }
 
-/// After the cutover the target goes back to a time before it: it is closed and has old
-/// rows. The source's are still there, and come over again.
+/// After the cutover the target is set back to a time before it, so it is closed and has old rows. The source
+/// still has the rows, and they are copied again.
 #[test]
 fn a_target_that_forgets_the_cutover_is_filled_and_opened_again() {
     let mut cluster = cluster(&[]);
@@ -110,7 +110,7 @@ fn a_target_that_forgets_the_cutover_is_filled_and_opened_again() {
     assert!(rows(&cluster, 0).is_empty());
 }
 
-/// A target restored to a time before the split knows nothing of it: nothing is deleted.
+/// A target that was restored to a time before the split knows nothing of it, and nothing is deleted.
 #[test]
 fn nothing_is_deleted_for_a_target_that_does_not_know_the_split() {
     let mut cluster = cluster(&["shardmaster.watch_interval = 0"]);
@@ -127,13 +127,13 @@ fn nothing_is_deleted_for_a_target_that_does_not_know_the_split() {
     let split = Split::of(&cluster, id);
     finish_refuses(&cluster, &split, "does not know split");
     assert_eq!(rows(&cluster, 0).len(), 300);
-    // The operator's word covers rows that are missing, not a target that is another one.
+    // The operator's consent covers missing rows, and not a target that is another one.
     assert!(split.finish_accepting(LIMIT).is_err());
     assert_eq!(rows(&cluster, 0).len(), 300);
 }
 
-/// The source goes back to a time before its fence, after the cutover is complete: stale
-/// clients are refused again, and what they have written meanwhile is not deleted.
+/// After the cutover is complete, the source is set back to a time before its fence. Stale clients are
+/// refused again, and what they have written meanwhile is not deleted.
 #[test]
 fn a_source_that_forgets_the_cutover_is_fenced_again() {
     for fault in ["recovery_fenced=kill", "recovery_fenced=error", ""].into_iter().take(at_most(1)) {
@@ -166,16 +166,16 @@ fn a_source_that_forgets_the_cutover_is_fenced_again() {
     }
 }
 
-/// The source's disk goes back to a snapshot: same identity, same timeline. What the
-/// target has had since is gone from the source, and its transaction ids come again.
+/// The source's disk is set back to a snapshot with the same identity and timeline. The source has lost what
+/// the target got since, and its transaction ids are assigned again.
 #[test]
 #[ignore = "make test-all: no further fault; make test has a_source_whose_disk_was_set_back_is_copied_again_by_the_next_worker"]
 fn a_source_whose_disk_was_set_back_is_copied_again() {
     set_back_the_disk(None);
 }
 
-/// The worker ends after it has announced the step that would copy it again: by then the
-/// source's counters fit the target's. And before that, as soon as the target knows.
+/// The worker ends after it has announced the step that would copy again. By then the source's counters match
+/// the target's. In other cases it ends earlier, as soon as the target knows.
 #[test]
 fn a_source_whose_disk_was_set_back_is_copied_again_by_the_next_worker() {
     for fault in ["restart_remembered=exit", "step_durable=exit", "restart_remembered=error"]
@@ -235,7 +235,7 @@ fn set_back_the_disk(fault: Option<&str>) {
     split.finish(LIMIT).unwrap();
 }
 
-/// Rows that are missing on the target, though no client has deleted them there.
+/// The target lacks rows that no client has deleted there.
 #[test]
 fn finish_deletes_no_row_that_the_target_does_not_have() {
     let cluster = cluster(&[]);
@@ -318,7 +318,7 @@ fn finish_knows_its_tables_by_more_than_their_names() {
     finish_refuses(&cluster, &split, "is not the one whose rows were moved");
     let back = "DROP TABLE items; ALTER TABLE items_old RENAME TO items";
     owner.batch_execute(back).unwrap();
-    // Another one that comes with rows while it deletes is no partition.
+    // A table with rows that is attached while finish deletes is not a partition of the plan.
     cluster.hold("finish_batch").unwrap();
     split.call("finish").unwrap();
     split.wait_held("finish_batch", LIMIT).unwrap();
@@ -339,8 +339,8 @@ fn finish_knows_its_tables_by_more_than_their_names() {
     assert!(rows(&cluster, 0).is_empty());
 }
 
-/// A restored master gives numbers of splits out again: objects of the earlier split with
-/// the same number are none of its own.
+/// A restored master assigns numbers of splits again. Objects of the earlier split with the same number are
+/// not its own.
 #[test]
 fn a_number_that_is_given_out_again_is_not_taken_for_its_earlier_split() {
     let cluster = cluster(&["shardmaster.watch_interval = 0"]);
@@ -372,7 +372,7 @@ fn a_number_that_is_given_out_again_is_not_taken_for_its_earlier_split() {
     to_pending(&next);
     completed(&next);
     next.finish(LIMIT).unwrap();
-    // What sends stale clients away is not an orphan while the restored routes lead here.
+    // A redirect that refuses stale clients is not an orphan while the restored routes lead here.
     master.batch_execute("SELECT shard_assign('moves', 'shard_a', force => true)").unwrap();
     let cleaned = "SELECT string_agg(action, '; ') FROM shard_cleanup('shard_a')";
     let action: String = master.query_one(cleaned, &[]).unwrap().get(0);
@@ -382,7 +382,7 @@ fn a_number_that_is_given_out_again_is_not_taken_for_its_earlier_split() {
     assert_eq!(action, "removed");
 }
 
-/// A restored master counts its workers from an earlier number than the shards know.
+/// A restored master counts its workers from a lower number than the shards know.
 #[test]
 #[ignore = "make test-all: numbers of workers; make test has a_number_that_is_given_out_again_is_not_taken_for_its_earlier_split"]
 fn a_restored_master_goes_on_behind_the_workers_that_shards_know() {
@@ -407,8 +407,8 @@ fn a_restored_master_goes_on_behind_the_workers_that_shards_know() {
     split.finish(LIMIT).unwrap();
 }
 
-/// The master is set back to a time before the cutover of a split that is finished by now:
-/// it takes decision and finish from the source, also where a rollback was asked for.
+/// The master is set back to a time before the cutover of a split that is finished by now. It adopts decision
+/// and finish from the source, even if a rollback was requested.
 #[test]
 #[ignore = "make test-all: a finish that was lost; make test has masters::failover::a_decision_that_the_master_lost_is_adopted"]
 fn a_finish_that_the_master_lost_is_adopted() {
@@ -430,8 +430,8 @@ fn a_lost_finish_is_adopted(goal: &str) {
     assert_eq!((rows(&cluster, 0).len(), rows(&cluster, 1).len()), (0, 300));
 }
 
-/// Whoever watches a completed split does not wait for a shard that is gone: its place is
-/// for splits that move rows.
+/// The watch over a completed split does not wait for a shard that is gone, because splits that move rows
+/// need the worker.
 #[test]
 #[ignore = "make test-all: a shard that is gone; make test has masters::workers::a_split_that_ends_waits_for_no_split_that_rests"]
 fn a_completed_split_whose_shard_is_gone_keeps_no_worker() {
@@ -461,8 +461,8 @@ fn a_completed_split_whose_shard_is_gone_keeps_no_worker() {
     Split::of(&cluster, id).finish(LIMIT).unwrap();
 }
 
-/// The standby is promoted while the old primary goes on: the worker's sessions are on the
-/// old one, new sessions find the new one, where clients write.
+/// The standby is promoted while the old primary lives. The worker's sessions are on the old one, and new
+/// sessions find the new one, where clients write.
 #[test]
 fn a_worker_whose_sessions_are_on_an_old_primary_notices_it() {
     let cluster = cluster(&[]);
@@ -490,8 +490,8 @@ fn a_worker_whose_sessions_are_on_an_old_primary_notices_it() {
     std::fs::remove_file(&link).unwrap();
 }
 
-/// The last row has left the source, and the target goes back to a time before the cutover:
-/// what is missing there nobody else has. Finish does not end as if nothing were.
+/// The last row has left the source, and the target is set back to a time before the cutover. Nobody else has
+/// the rows that it lacks, and finish reports this.
 #[test]
 #[ignore = "make test-all: the last row; make test has a_target_that_forgets_the_cutover_is_filled_and_opened_again"]
 fn a_target_that_forgets_the_cutover_after_the_last_row_went_is_noticed() {

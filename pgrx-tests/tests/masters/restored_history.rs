@@ -1,11 +1,11 @@
-//! A master that was restored to a time before several moves, whose shards remember the last one each: what came before it
-//! they were told with it. Where nobody knows the keys of a move, or those who know it contradict each other, nobody is
-//! routed to write until the operator has said where they are.
+//! A master that was restored to a time before several moves. Each shard remembers its last move, and the
+//! moves before it that it was told. If nobody knows the keys of a move, or if shards contradict each other,
+//! writes have no route until the operator has said where the keys are.
 
 use postgres::Client;
+use shardmaster_tests::backups::{Disk, Dump};
 use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE, OWNER};
 use shardmaster_tests::fixture::{LIMIT, finished, outcome, state_of, to_pending};
-use shardmaster_tests::restoring::{Disk, Dump};
 use shardmaster_tests::server::Stop;
 use shardmaster_tests::split::Split;
 use shardmaster_tests::wait;
@@ -15,7 +15,8 @@ fn text(master: &mut Client, query: &str) -> String {
     master.query_one(query, &[]).unwrap().get::<_, Option<String>>(0).unwrap_or_default()
 }
 
-/// Until a shard is heard its keys are routed as before, and one that needs longer than a second is not waited for.
+/// Returns the SQLSTATE of a statement, once it is refused. Until a shard has answered, its keys are routed
+/// as before, and a shard that takes longer than a second is not waited for.
 fn refused(master: &mut Client, statement: &str) -> String {
     wait::until(&format!("{statement} to be refused"), LIMIT, || {
         Ok(master.simple_query(statement).err().map(|error| state_of(&error).to_owned()))
@@ -23,7 +24,7 @@ fn refused(master: &mut Client, statement: &str) -> String {
     .unwrap()
 }
 
-/// Three servers; tenants k to p on the first one, with 20 rows each.
+/// Makes three servers. The first one has the tenants k to p, with 20 rows each.
 fn cluster() -> Cluster {
     let lines = ["fsync = off", "max_prepared_transactions = 5", "shardmaster.tail_interval = 20"];
     let cluster = Cluster::servers(3, &lines).unwrap();
@@ -43,14 +44,14 @@ fn cluster() -> Cluster {
     cluster
 }
 
-/// To the end; nothing of it is left but what stays.
+/// Moves keys completely, so that nothing is left but what stays.
 fn moves(cluster: &Cluster, from: &str, to: &str, keys: &[&str]) {
     let split = Split::plan(cluster, from, to, keys).unwrap();
     finished(&split);
     split.drop_guard().unwrap();
 }
 
-/// All that shard_adopt() says, a line for each row.
+/// Returns the result of shard_adopt(), one line for each row.
 fn adopt(master: &mut Client, arguments: &str) -> String {
     let query = format!(
         "SELECT string_agg(concat_ws(' ', key, coalesce(routed_to, '-'), coalesce(moved_to, '-'), action), E'\n')
@@ -72,7 +73,7 @@ fn restored(cluster: &Cluster, dump: &Dump) -> Client {
 const WRONG: &str =
     "SELECT count(*)::text FROM shard_status() WHERE NOT ok AND item ~ 'routing of|decisions of'";
 
-/// The note of each move was overwritten on the shards that took part in the next one, or went with a shard that was dropped.
+/// The note of each move was overwritten on the shards by the next one, or disappeared with a dropped shard.
 #[test]
 #[ignore = "make test-all: several moves; make test has masters::restored_routes::a_key_that_moved_since_the_dump_is_not_written_before_it_is_adopted"]
 fn moves_that_came_one_after_the_other_are_all_taken_over() {
@@ -92,7 +93,7 @@ fn moves_that_came_one_after_the_other_are_all_taken_over() {
     let said = adopt(&mut master, "");
     assert!(said.contains("k shard_a shard_c is routed there now"), "{said}");
     assert_eq!(routes(&mut master), "k c l b m a n a o a p a");
-    // On from there, by the master that was restored: what it has taken over it tells, too.
+    // The restored master continues from there, and also passes on what it has adopted.
     drop(master);
     for key in ["m", "n"] {
         moves(&cluster, "shard_a", "shard_b", &[key]);
@@ -105,7 +106,7 @@ fn moves_that_came_one_after_the_other_are_all_taken_over() {
     drop(master);
     cluster.servers[2].stop(Stop::Immediate).unwrap();
     let mut master = restored(&cluster, &dump);
-    // Where the away shard has led k is of no matter: it has gone on from there.
+    // It does not matter where the missing shard has led k, since k has moved on from there.
     let said = adopt(&mut master, "dry_run => true");
     assert!(
         said.contains("k shard_a shard_b is to be routed there") && !said.contains("k shard_a shard_c"),
@@ -116,13 +117,13 @@ fn moves_that_came_one_after_the_other_are_all_taken_over() {
     cluster.servers[2].run().unwrap();
     let said = adopt(&mut master, "");
     assert!(said.contains("o shard_a shard_c is routed there now"), "{said}");
-    // It was taken over already that this one has gone on.
+    // It was already adopted that this key has moved on.
     assert!(said.contains("p shard_b shard_c stays: split"), "{said}");
     assert_eq!(routes(&mut master), "k b l b m b n b o c p b");
     assert_eq!((adopt(&mut master, ""), text(&mut master, WRONG)), (String::new(), "0".to_owned()));
 }
 
-/// Master and target were both set back: the target, which was asked, has none of the rows.
+/// Master and target were both set back. The target was asked, and has none of the rows.
 #[test]
 fn a_target_that_knows_nothing_of_the_move_gets_no_writers() {
     let mut cluster = cluster();
@@ -146,7 +147,7 @@ fn a_target_that_knows_nothing_of_the_move_gets_no_writers() {
     let said = adopt(&mut master, "keep_routes => '{1}'");
     assert!(said.contains("its keys stay"), "{said}");
     assert_eq!(text(&mut master, "SELECT shard_of('k')"), "shard_a");
-    // Its rows are served where they are, once what is left of the split there has gone.
+    // Its rows are served where they are, once the remains of the split there are gone.
     let mut client = cluster.servers[0].connect(DATABASE, CLIENT).unwrap();
     assert_eq!(outcome(&mut client, "INSERT INTO items VALUES ('k', 21)"), "SM001");
     master.query("SELECT * FROM shard_cleanup('shard_a')", &[]).unwrap();
@@ -154,7 +155,7 @@ fn a_target_that_knows_nothing_of_the_move_gets_no_writers() {
     assert_eq!(text(&mut master, WRONG), "0");
 }
 
-/// Neither the move of many keys at once nor a master's own split that did not know of a move is taken for harmless.
+/// Neither a move of many keys at once nor a master's own split that did not know of a move is treated as harmless.
 #[test]
 #[ignore = "make test-all: keys that nobody knows; make test has a_target_that_knows_nothing_of_the_move_gets_no_writers"]
 fn what_nobody_can_tell_is_the_operators_to_say() {
@@ -189,7 +190,7 @@ fn what_nobody_can_tell_is_the_operators_to_say() {
     assert_eq!(text(&mut master, "SELECT shard_of('k')"), "shard_b");
     drop(master);
 
-    // A shard that has forgotten as well lets a move through that nobody else knows better.
+    // If a shard has forgotten it as well, a move is allowed that nobody else knows better.
     let dump = Dump::of(&cluster, "then").unwrap();
     moves(&cluster, "shard_a", "shard_c", &["l"]);
     let forgets = "DELETE FROM shardmaster_agent.decision";
@@ -210,12 +211,12 @@ fn what_nobody_can_tell_is_the_operators_to_say() {
     told_in_short(&cluster, &mut master);
 }
 
-/// Of many moves the last ones are told, and of the last of these that there may be others.
+/// Of many moves only the last ones are passed on, with a mark that there may be earlier ones.
 fn told_in_short(cluster: &Cluster, master: &mut Client) {
     let plans = "INSERT INTO shardmaster.split_plan (keyspace, source_shard, target_shard, tenants, phase, token, routing_version_cutover, finished_at)
                  SELECT 'default', 'shard_a', 'shard_b', ARRAY['x' || i], 'completed', 't' || i, i - 100, now() FROM generate_series(1, 60) i";
     master.batch_execute(plans).unwrap();
-    // Rows of a version that told of the last one alone are read, too, and get the column with the next one.
+    // Rows of a version that passed on only the last move are read as well. The next decision adds the column.
     for server in &cluster.servers {
         let older = "ALTER TABLE shardmaster_agent.decision DROP COLUMN earlier";
         server.superuser(DATABASE).unwrap().batch_execute(older).unwrap();
@@ -228,7 +229,7 @@ fn told_in_short(cluster: &Cluster, master: &mut Client) {
     assert!(told.starts_with("51 [\"l\"] [\"x") && told.ends_with(']'), "{told}");
 }
 
-/// The coordinator of a database that was dropped has ended, which is no reason to leave the next one's alone for a while.
+/// The coordinator of a dropped database has ended, which must not delay the one of the next database.
 #[test]
 #[ignore = "make test-all: how soon workers come; make test has tools::smoke::extension_is_up"]
 fn a_database_that_is_made_anew_again_and_again_has_its_workers_soon() {
@@ -241,7 +242,7 @@ fn a_database_that_is_made_anew_again_and_again_has_its_workers_soon() {
         let is_refused = "SELECT EXISTS (SELECT FROM shardmaster.lost_decision)";
         wait::until_true(&mut master, "the master to have asked its shards", LIMIT, is_refused).unwrap();
         let took = began.elapsed();
-        // The launcher looks every five seconds for a database that nobody announces.
+        // The launcher looks every five seconds for a database that nobody has announced.
         assert!(took < Duration::from_secs(8), "{took:?}");
     }
 }
@@ -267,8 +268,8 @@ fn a_split_whose_cutover_was_taken_over_runs_to_its_end() {
     master.batch_execute(&format!("CALL shard_split_run({id}, 'finished')")).unwrap();
 }
 
-/// The plan has a range of which a lost cutover has moved a part: it is named with the call that ends it, and what is of other
-/// keyspaces is taken over.
+/// The plan has a range, part of which a lost cutover has moved. The plan is named with the call that ends
+/// it, and the decisions of other keyspaces are adopted.
 #[test]
 #[ignore = "make test-all: a range that is planned; make test has a_target_that_knows_nothing_of_the_move_gets_no_writers"]
 fn a_plan_over_a_range_stands_in_the_way_of_its_own_keyspace_alone() {

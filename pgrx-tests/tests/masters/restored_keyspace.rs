@@ -1,10 +1,10 @@
-//! A master that is restored to a time before keyspaces were dropped and made otherwise by the same names: what shards know
-//! of the later ones is not read as if it were of the earlier ones.
+//! A master that is restored to a time before keyspaces were dropped and created differently with the same
+//! names. What shards know of the later ones is not applied to the earlier ones.
 
 use postgres::Client;
+use shardmaster_tests::backups::Disk;
 use shardmaster_tests::cluster::{Cluster, DATABASE, OWNER};
 use shardmaster_tests::fixture::{LIMIT, finished, state_of};
-use shardmaster_tests::restoring::Disk;
 use shardmaster_tests::split::Split;
 use shardmaster_tests::wait;
 
@@ -74,7 +74,7 @@ fn a_keyspace_that_was_made_otherwise_is_not_taken_for_the_one_before() {
     let mut master = cluster.superuser().unwrap();
     let heard = "SELECT count(DISTINCT keyspace) = 5 FROM shardmaster.lost_decision";
     wait::until_true(&mut master, "it to hear of them", LIMIT, heard).unwrap();
-    // One that the backup does not know is made by its name, for other tables.
+    // A keyspace that the backup does not know is created by its name, for other tables.
     run(
         &cluster,
         "SELECT shard_keyspace_add('t', 'directory', key_type => 'bigint'), shard_table_add('tickets', 'guest', 't')",
@@ -96,7 +96,7 @@ fn a_keyspace_that_was_made_otherwise_is_not_taken_for_the_one_before() {
         let of = format!("SELECT shard_of('{key}', keyspace => '{keyspace}')");
         assert_eq!(state_of(&master.simple_query(&of).unwrap_err()), "55000", "{keyspace}");
     }
-    // Made as it was, it takes over what its shards know.
+    // Created as it was, it adopts what its shards know.
     run(
         &cluster,
         "SELECT shard_table_drop('evs', 'h'), shard_keyspace_drop('h');
@@ -105,7 +105,7 @@ fn a_keyspace_that_was_made_otherwise_is_not_taken_for_the_one_before() {
     assert!(adopt(&mut master, "").contains("h 2 shard_b is routed there now"));
     run(&cluster, "SELECT shard_table_add('orders', 'buyer', 't')");
     assert!(adopt(&mut master, "").contains("t 10 shard_b is routed there now"));
-    // What a split has moved is not taken back by a rollback of routing.
+    // A rollback of routing does not reverse what a split has moved.
     let back = master.simple_query("SELECT shard_routing_rollback(1, 'h')").unwrap_err();
     assert_eq!(state_of(&back), "55000");
     assert!(back.as_db_error().unwrap().message().contains("have been moved by a split"), "{back}");
@@ -123,14 +123,14 @@ fn a_keyspace_that_was_made_otherwise_is_not_taken_for_the_one_before() {
             assert_eq!(text(&mut master, &format!("SELECT shard_of('{key}', keyspace => 'h')")), shard);
         }
     }
-    // Or the operator says that the routes are right.
+    // Alternatively the operator says that the routes are right.
     let said = adopt(&mut master, &format!("keep_routes => '{{{},{},{}}}'", splits[1], splits[2], splits[3]));
     assert!(said.matches("its keys stay").count() == 3, "{said}");
     assert_eq!(text(&mut master, "SELECT shard_of('10', keyspace => 's')"), "shard_a");
     assert_eq!(text(&mut master, "SELECT shard_of('7', keyspace => 'd')"), "shard_a");
     assert_eq!(text(&mut master, "SELECT shard_of('11', keyspace => 'r')"), "shard_a");
     assert_eq!(adopt(&mut master, ""), "");
-    // What was taken over is of the keyspace as it is.
+    // The adopted decisions belong to the keyspace as it is now.
     let drop = "SELECT shard_table_drop('evs', 'h'), shard_keyspace_drop('h')";
     assert_eq!(state_of(&master.simple_query(drop).unwrap_err()), "55006");
 }

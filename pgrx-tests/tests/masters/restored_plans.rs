@@ -1,11 +1,11 @@
-//! A master that was restored to a time in the middle of a split, which the living one then brought to its end, or
-//! behind its end: whatever the backup knew of it, the calls that the messages name lead out of it.
+//! A master that was restored to a time in the middle of a split, or after it. The old master then brought
+//! the split to its end. Whatever the backup knew, the calls that messages name resolve it.
 
 use postgres::Client;
+use shardmaster_tests::backups::{Disk, Dump};
 use shardmaster_tests::cluster::Cluster;
 use shardmaster_tests::env::is_long_run;
 use shardmaster_tests::fixture::{LIMIT, cluster, finished, plan, to_pending};
-use shardmaster_tests::restoring::{Disk, Dump};
 use shardmaster_tests::server::Stop;
 use shardmaster_tests::split::Split;
 use shardmaster_tests::wait;
@@ -15,7 +15,7 @@ fn text(master: &mut Client, query: &str) -> String {
     master.query_one(query, &[]).unwrap().get::<_, Option<String>>(0).unwrap_or_default()
 }
 
-/// The calls of a message: "SELECT shard_split_finish(1)".
+/// Returns the calls that a message names: "SELECT shard_split_finish(1)".
 fn calls(said: &str) -> Vec<String> {
     let named = said.split("SELECT shard_").skip(1);
     let whole =
@@ -24,24 +24,24 @@ fn calls(said: &str) -> Vec<String> {
 }
 
 const ADOPT: &str = "SELECT string_agg(concat_ws(' ', said_by, key, action), E'\n') FROM shard_adopt()";
-/// Nothing is under way.
+/// No split is working.
 const STILL: &str = "SELECT count(*) = 0 FROM shardmaster.split_plan
      WHERE finished_at IS NULL AND phase <> 'rolled_back' AND activity <> 'failed'
        AND (activity <> 'idle' OR goal IN ('finished', 'rolled_back'))";
-/// Plans that hold their keys, but for what waits to take its split back.
+/// Plans that hold their keys, except for armed reverse splits.
 const OPEN: &str = "SELECT coalesce(string_agg(concat_ws(' ', id, phase, goal, activity, error_message, error_hint), '; '), '')
       FROM shardmaster.split_plan
      WHERE finished_at IS NULL AND phase <> 'rolled_back'
        AND NOT (reverse_of IS NOT NULL AND phase = 'planning' AND goal = 'planning')";
 
-/// Restores a backup, does what it is told, and nothing else, until the key is routed to where its rows are.
+/// Restores a backup and makes only the calls that it is told, until the key is routed to where its rows are.
 fn follows(cluster: &mut Cluster, dump: &Dump, name: &str, shard: &str) {
     dump.restore(cluster).unwrap();
-    // A coordinator that has ended so often is not started again at once.
+    // A coordinator that has ended so often is not restarted at once.
     cluster.master.stop(Stop::Fast).unwrap();
     cluster.master.run().unwrap();
     let mut master = cluster.superuser().unwrap();
-    // Of a plan that nobody has begun no worker takes anything over: nobody is sent to where the key was.
+    // No worker adopts anything for a plan that was not started, so nobody is routed to where the key was.
     let first = master.query_one("SELECT shard_of('moves')", &[]).map(|row| row.get::<_, String>(0));
     let is_sent_back = first.as_ref().is_ok_and(|first| first != shard);
     assert!(!(name.starts_with("planning") && is_sent_back), "{name}: {first:?}");
@@ -73,7 +73,7 @@ fn follows(cluster: &mut Cluster, dump: &Dump, name: &str, shard: &str) {
     let wrong = "SELECT coalesce(string_agg(item || ': ' || value, '; '), '') FROM shard_status()
                   WHERE NOT ok AND item ~ 'routing of|decisions of'";
     assert_eq!(text(&mut master, wrong), "", "{name}: {history}");
-    // What waits for its finish is finished as ever, also where its worker has found another master's shard.
+    // A completed split is finished as usual, even if its worker has found a shard of another master.
     let ends = "SELECT shard_split_finish(id) FROM shardmaster.split_plan
                  WHERE phase = 'completed' AND finished_at IS NULL";
     master.simple_query(ends).unwrap();
@@ -82,7 +82,7 @@ fn follows(cluster: &mut Cluster, dump: &Dump, name: &str, shard: &str) {
     assert_eq!(text(&mut master, "SELECT shard_of('moves')"), shard, "{name}: {history}");
 }
 
-/// Nor by a worker that begins such a plan: it refuses, and nobody is sent to where the key was meanwhile.
+/// A worker that starts such a plan refuses it, and nobody is routed to where the key was meanwhile.
 fn begins(master: &mut Client, shard: &str) {
     let id =
         "SELECT min(id)::text FROM shardmaster.split_plan WHERE phase = 'planning' AND reverse_of IS NULL";
@@ -103,8 +103,8 @@ fn begins(master: &mut Client, shard: &str) {
     assert!(said.contains("and this master does not") || said.contains("another master"), "{said}");
 }
 
-/// Two splits of a backup that were decided since. The one that was decided last is taken over first, so that the other one gets a
-/// later version than the one by which the shards know it.
+/// Two splits of a backup were decided since. The later decision is adopted first, so the other one gets a
+/// later version than the shards know.
 #[test]
 fn splits_that_are_taken_over_in_another_order_are_finished() {
     let cluster = cluster(&[]);
@@ -135,7 +135,7 @@ fn splits_that_are_taken_over_in_another_order_are_finished() {
     assert_eq!(text(&mut master, OPEN), "");
 }
 
-/// A split of a backup that was finished since, whose redirect was dropped, and behind which another one has left its note.
+/// A split of a backup was finished since, its redirect was dropped, and another split has overwritten its note.
 #[test]
 fn a_split_whose_redirect_and_note_have_gone_is_taken_over() {
     let mut cluster = cluster(&[]);
@@ -180,7 +180,8 @@ fn dump(cluster: &Cluster, dumps: &mut Vec<(String, Dump)>, name: &str) {
     dumps.push((name.to_owned(), Dump::of(cluster, name).unwrap()));
 }
 
-/// From its plan to its finish; then its redirect goes, and then its keys go on by another split.
+/// The backups are from its plan to its finish, then after its redirect was dropped, and then after another
+/// split moved its keys.
 #[test]
 fn a_backup_of_any_phase_leads_to_where_the_keys_are() {
     let mut cluster = cluster(&[]);
@@ -221,7 +222,7 @@ fn to_pending_from_capture(split: &Split<'_>) {
     split.wait("cutover_pending", LIMIT).unwrap();
 }
 
-/// A split that is taken back, and one that is rolled back and begun anew as another.
+/// One split is reversed, and one is rolled back and started again as another.
 #[test]
 #[ignore = "make test-all: splits that were undone; make test has a_backup_of_any_phase_leads_to_where_the_keys_are"]
 fn a_backup_of_a_split_that_was_undone_leads_to_where_the_keys_are() {

@@ -1,5 +1,5 @@
-//! A master that is restored to a time before a split of ranges or buckets, which is
-//! finished: the source's redirect stays as long as the restored routes lead to it.
+//! A master that is restored to a time before a split of ranges or buckets, which is finished. The source's
+//! redirect stays as long as the restored routes lead to it.
 
 use postgres::NoTls;
 use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE, MOVER, OWNER};
@@ -22,7 +22,7 @@ fn run(cluster: &Cluster, statements: &str) {
     cluster.superuser().unwrap().batch_execute(statements).unwrap();
 }
 
-/// A split from its plan to the end, which the master then knows nothing of.
+/// Runs a split from its plan to its end, of which the master then knows nothing.
 fn move_and_forget(cluster: &Cluster, plan: &str) {
     let split = Split::plan_by(cluster, plan).unwrap();
     to_pending(&split);
@@ -37,7 +37,7 @@ fn clean_up(cluster: &Cluster) -> String {
     cluster.superuser().unwrap().query_one(query, &[]).unwrap().get(0)
 }
 
-/// The restored routes know nothing of the cuts: no range has the same name.
+/// The restored routes do not know the bounds of the split, so no range has the same name.
 #[test]
 fn a_redirect_of_a_range_stays_while_a_range_around_it_leads_to_it() {
     let cluster = cluster();
@@ -68,12 +68,12 @@ fn a_redirect_of_a_range_stays_while_a_range_around_it_leads_to_it() {
     let mut client = cluster.servers[0].connect(DATABASE, CLIENT).unwrap();
     let stale = client.batch_execute("INSERT INTO numbers VALUES (11)").unwrap_err();
     assert_eq!(state_of(&stale), "SM001");
-    // Ranges that only touch, and those of another type, are none of its own.
+    // Ranges that only touch it, and those of another type, do not belong to it.
     run(&cluster, "SELECT shard_assign_range('10', '20', 'shard_b', 'numbers', force => true)");
     assert_eq!(clean_up(&cluster), "removed");
 }
 
-/// The number of a bucket may be the name of a key as well.
+/// The number of a bucket may also be the name of a key.
 #[test]
 #[ignore = "make test-all: a bucket; make test has a_redirect_of_a_range_stays_while_a_range_around_it_leads_to_it"]
 fn a_redirect_of_a_bucket_is_not_one_of_a_key_of_that_name() {
@@ -95,7 +95,7 @@ fn a_redirect_of_a_bucket_is_not_one_of_a_key_of_that_name() {
     assert_eq!(clean_up(&cluster), "removed");
 }
 
-/// And the other way round.
+/// The name of a key may also be the number of a bucket.
 #[test]
 #[ignore = "make test-all: a key; make test has a_redirect_of_a_range_stays_while_a_range_around_it_leads_to_it"]
 fn a_redirect_of_a_key_is_not_one_of_a_bucket_of_that_number() {
@@ -115,7 +115,7 @@ fn a_redirect_of_a_key_is_not_one_of_a_bucket_of_that_number() {
     assert_eq!(clean_up(&cluster), "removed");
 }
 
-/// Whoever retires a shard hears of what its master has forgotten.
+/// When a shard is dropped, its operator is told what the master has forgotten.
 #[test]
 fn a_redirect_that_the_master_does_not_know_is_named_when_its_shard_is_dropped() {
     let cluster = cluster();
@@ -133,7 +133,7 @@ fn a_redirect_that_the_master_does_not_know_is_named_when_its_shard_is_dropped()
     master.batch_execute("SELECT shard_drop('shard_a')").unwrap();
     let wanted = "shard \"shard_a\" still refuses clients of keys that left it with split 1, which this master does not know";
     assert_eq!(heard.lock().unwrap().concat(), wanted);
-    // As its hint says.
+    // This follows the hint.
     let conninfo = cluster.servers[0].conninfo(DATABASE, MOVER);
     master.execute("SELECT shard_add('shard_a', $1)", &[&conninfo]).unwrap();
     assert_eq!(clean_up(&cluster), "removed");

@@ -1,9 +1,9 @@
-//! A master that is restored where the number of a role that is gone is somebody else's.
+//! A master that is restored where another role has the oid of a role that is gone.
 
 use postgres::Client;
-use shardmaster_tests::asking::error;
+use shardmaster_tests::backups::Dump;
 use shardmaster_tests::cluster::{Cluster, DATABASE};
-use shardmaster_tests::restoring::Dump;
+use shardmaster_tests::queries::error;
 use shardmaster_tests::two_phase::{runs, stage};
 
 const ROLES: &str = r#"
@@ -11,7 +11,7 @@ const ROLES: &str = r#"
     SELECT shard_grant('Re porting', 'operator'), shard_grant('Sta ys', 'client'),
            shard_login_set('Re porting', 'deployer'), shard_login_set('Sta ys', 'deployer')"#;
 const BEGIN: &str = "SELECT shardmaster.execution_begin('INSERT INTO runs DEFAULT VALUES', 'default', NULL, 1, true, '1 min', true)";
-/// As in a cluster of its own, where numbers of roles are given out anew.
+/// Makes a role with that oid, as in a new cluster, where oids are assigned again.
 const SOMEBODY: &str = "
     SET allow_system_table_mods = on;
     INSERT INTO pg_authid (oid, rolname, rolsuper, rolinherit, rolcreaterole, rolcreatedb, rolcanlogin, rolreplication, rolbypassrls, rolconnlimit)
@@ -52,7 +52,7 @@ fn nobody_gets_the_login_of_a_role_that_is_gone() {
         ("42501", "role \"somebody\" has no login for the shards")
     );
     connect(&cluster, "Sta ys").batch_execute("SELECT shard_query_json('SELECT 1')").unwrap();
-    // Nor is what the role has begun carried out with the logins of somebody.
+    // Nor does the execution that the role has started run with the logins of the other role.
     let named = "SELECT login_role FROM shardmaster.execution WHERE id = $1";
     assert_eq!(master.query_one(named, &[&execution]).unwrap().get::<_, String>(0), "\"Re porting\"");
     master.batch_execute("SELECT shard_login_set('somebody', 'deployer')").unwrap();

@@ -1,13 +1,13 @@
-//! A master that was restored to a time before its shards moved keys: nobody is routed to write
-//! where the rows were, until it has taken over what the shards know.
+//! A master that was restored to a time before its shards moved keys. No write is routed to where the rows
+//! were, until the master has adopted what the shards know.
 
 use postgres::{Client, NoTls};
+use shardmaster_tests::backups::{Disk, Dump};
 use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE, OWNER};
 use shardmaster_tests::env::at_most;
 use shardmaster_tests::fixture::{
     LIMIT, by_owner, client, cluster, completed, finished, insert, outcome, plan, state_of, to_pending,
 };
-use shardmaster_tests::restoring::{Disk, Dump};
 use shardmaster_tests::server::Stop;
 use shardmaster_tests::split::Split;
 use shardmaster_tests::{standby, wait};
@@ -21,14 +21,14 @@ fn text(master: &mut Client, query: &str) -> String {
     master.query_one(query, &[]).unwrap().get::<_, Option<String>>(0).unwrap_or_default()
 }
 
-/// The SQLSTATE, message and hint of what is refused.
+/// Returns SQLSTATE, message and hint of a refused statement.
 fn refused(master: &mut Client, statement: &str) -> (String, String) {
     let error = master.simple_query(statement).expect_err(statement);
     let said = error.as_db_error().map(|e| format!("{} {}", e.message(), e.hint().unwrap_or_default()));
     (state_of(&error).to_owned(), said.unwrap_or_default())
 }
 
-/// A session of a master that has asked its shards.
+/// Opens a session of a master that has asked its shards.
 fn asked(cluster: &Cluster) -> Client {
     let mut master = cluster.superuser().unwrap();
     let is_refused = "SELECT EXISTS (SELECT FROM shardmaster.lost_decision)";
@@ -36,7 +36,7 @@ fn asked(cluster: &Cluster) -> Client {
     master
 }
 
-/// All that shard_adopt() says, a line for each row.
+/// Returns the result of shard_adopt(), one line for each row.
 fn adopt(master: &mut Client, arguments: &str) -> String {
     let query = format!(
         "SELECT string_agg(concat_ws(' ', keyspace, key, coalesce(routed_to, '-'), coalesce(moved_to, '-'), action), E'\n')
@@ -47,7 +47,7 @@ fn adopt(master: &mut Client, arguments: &str) -> String {
 
 const WRITE: &str = "SELECT shard_of('moves')";
 
-/// Refused in each way, and then taken over.
+/// Checks that everything is refused, and then adopted.
 fn refuses_and_adopts(cluster: &Cluster) {
     let mut master = asked(cluster);
     for statement in [
@@ -84,15 +84,15 @@ fn refuses_and_adopts(cluster: &Cluster) {
     assert_eq!(text(&mut master, WRITE), "shard_b");
     assert_ne!(text(&mut master, "SELECT shard_routing_version()::text"), before);
     assert_eq!(adopt(&mut master, ""), "");
-    // Of a reservation that this master has forgotten somebody has the number.
+    // Somebody has the number of a reservation that this master has lost.
     let now = "SELECT nextval('shardmaster.shard_reservation_id_seq')::text";
     assert!(text(&mut master, now).parse::<i64>().unwrap() > reserved + 999_999);
     let wrong = "SELECT count(*)::text FROM shard_status() WHERE NOT ok AND item ~ 'routing of|decisions of'";
     assert_eq!(text(&mut master, wrong), "0");
 }
 
-/// Restored from its dump again and again: while the split is under way on the shards, and when
-/// nothing of it is left there but the note.
+/// The master is restored from its dump repeatedly: while the shards still have the split, and when only the
+/// note is left.
 #[test]
 fn a_key_that_moved_since_the_dump_is_not_written_before_it_is_adopted() {
     let cluster = cluster(&[]);
@@ -115,15 +115,15 @@ fn a_key_that_moved_since_the_dump_is_not_written_before_it_is_adopted() {
     drop(master);
     dump.restore(&cluster).unwrap();
     refuses_and_adopts(&cluster);
-    // It goes on as the master that it took the place of.
+    // It continues as the master that it has replaced.
     let next = Split::plan(&cluster, "shard_a", "shard_b", &["stays"]).unwrap();
     finished(&next);
     let mut master = cluster.superuser().unwrap();
     assert_eq!(text(&mut master, "SELECT shard_of('stays')"), "shard_b");
 }
 
-/// The disk of the master as it was, as a point-in-time recovery brings it back: it is the master
-/// that the shards know, and yet it has forgotten. A shard that is away holds nobody else up.
+/// The disk of the master is restored like a point-in-time recovery does. It is the master that the shards
+/// know, and yet it has lost commits. A shard that is away does not block others.
 #[test]
 fn a_master_whose_disk_was_set_back_asks_its_shards() {
     let mut cluster = cluster(&[]);
@@ -136,7 +136,7 @@ fn a_master_whose_disk_was_set_back_asks_its_shards() {
         [WRITE, "SELECT shard_assign('new', 'shard_a')::text"].map(|asks| Clients::begin(&cluster, asks));
     disk.restore(&mut cluster).unwrap();
     let mut master = asked(&cluster);
-    // Not even right after its start.
+    // This also holds right after its start.
     for told in clients.map(Clients::end) {
         assert_eq!(told, BTreeSet::from(["55000".to_owned()]));
     }
@@ -153,7 +153,7 @@ fn a_master_whose_disk_was_set_back_asks_its_shards() {
     let heard = "SELECT count(*) = 0 FROM shard_status() WHERE NOT ok AND item ~ 'routing of|decisions of'";
     let soon = Duration::from_secs(10);
     wait::until_true(&mut master, "the shard that is back to be asked", soon, heard).unwrap();
-    // An ordinary start keeps nobody waiting.
+    // An ordinary start makes nobody wait.
     drop(master);
     cluster.master.stop(Stop::Fast).unwrap();
     cluster.master.run().unwrap();
@@ -163,7 +163,7 @@ fn a_master_whose_disk_was_set_back_asks_its_shards() {
     eprintln!("routed {:?} after an ordinary start", began.elapsed());
 }
 
-/// Sessions that ask the same again and again, each a new one, and what they were told, or the SQLSTATE.
+/// Sessions that run the same query repeatedly, each in a new session. They return the answers, or the SQLSTATEs.
 struct Clients {
     ends: Arc<AtomicBool>,
     thread: JoinHandle<BTreeSet<String>>,
@@ -175,7 +175,7 @@ impl Clients {
         let ended = Arc::clone(&ends);
         let asks = move || {
             let mut told = BTreeSet::new();
-            // What the master of before has said counts for nothing.
+            // The answers of the old master do not count.
             let mut was_down = false;
             while !ended.load(Ordering::Relaxed) {
                 match config.connect(NoTls) {
@@ -200,8 +200,8 @@ impl Clients {
     }
 }
 
-/// Only the old shard's note tells of the move. The new one may have moved the keys on: until it was asked, or is disabled,
-/// nobody is sent to either.
+/// Only the old shard's note tells of the move. The new shard may have moved the keys on. Until it was asked,
+/// or is disabled, no write is routed to either.
 #[test]
 #[ignore = "make test-all: a shard that was not asked; make test has masters::restored_history::a_target_that_knows_nothing_of_the_move_gets_no_writers"]
 fn keys_whose_new_shard_was_not_asked_are_written_nowhere() {
@@ -236,8 +236,8 @@ fn keys_whose_new_shard_was_not_asked_are_written_nowhere() {
     wait::until_true(&mut master, "the shard that is active again to be asked", LIMIT, known).unwrap();
 }
 
-/// A standby of the master that has lost several decisions: a key that went away and came back is where the last
-/// one of them says.
+/// A standby of the master has lost several decisions. A key that went away and came back is where the last
+/// decision says.
 #[test]
 #[ignore = "make test-all: a promoted standby; make test has a_master_whose_disk_was_set_back_asks_its_shards"]
 fn a_promoted_standby_takes_the_last_of_several_decisions() {
@@ -247,7 +247,7 @@ fn a_promoted_standby_takes_the_last_of_several_decisions() {
     finished(&plan(&cluster));
     finished(&Split::plan(&cluster, "shard_b", "shard_a", &["moves"]).unwrap());
     finished(&Split::plan(&cluster, "shard_a", "shard_b", &["stays"]).unwrap());
-    // Nobody there asks while it follows.
+    // The standby does not ask the shards while it follows.
     assert_eq!(text(&mut standby.superuser(DATABASE).unwrap(), WRITE), "shard_a");
     cluster.master.stop(Stop::Kill).unwrap();
     standby.promote().unwrap();
@@ -263,8 +263,8 @@ fn a_promoted_standby_takes_the_last_of_several_decisions() {
     assert_eq!(text(&mut master, version), "true");
 }
 
-/// The plan is in the dump, its decision is not: the split's own worker takes it over, by what the
-/// shards have still, and by the note alone.
+/// The dump has the plan and not its decision. The split's own worker adopts the decision, by what the shards
+/// still have, and by the note alone.
 #[test]
 #[ignore = "make test-all: a split that is known; make test has masters::failover::a_decision_that_the_master_lost_is_adopted"]
 fn a_split_that_the_dump_has_takes_its_own_decision_over() {
@@ -289,7 +289,7 @@ fn a_split_that_the_dump_has_takes_its_own_decision_over() {
         master.execute("SELECT shard_split_resume($1)", &[&id]).unwrap();
         let split = Split::of(&cluster, id);
         if is_over {
-            // The note without its side shows that its rows have gone from there.
+            // A note without its side shows that the rows have been deleted there.
             split.wait_for_event("that this master had lost", LIMIT).unwrap();
         }
         split.wait(if is_over { "finished" } else { "completed" }, LIMIT).unwrap();
@@ -297,8 +297,9 @@ fn a_split_that_the_dump_has_takes_its_own_decision_over() {
     }
 }
 
-/// A shard that makes decisions up keeps writers of a keyspace out until somebody looks at it; none of
-/// its keys and numbers is taken over that this master cannot have had, and it is left out once it is disabled.
+/// A shard that invents decisions blocks writers of a keyspace until an operator looks at it. The master
+/// adopts none of its keys and numbers that it cannot have assigned, and ignores the shard once it is
+/// disabled.
 #[test]
 fn a_shard_that_makes_decisions_up_uses_up_no_version() {
     let cluster = cluster(&[]);
@@ -307,7 +308,7 @@ fn a_shard_that_makes_decisions_up_uses_up_no_version() {
     cluster.servers[1].superuser(DATABASE).unwrap().batch_execute(lie).unwrap();
     let mut master = cluster.superuser().unwrap();
     let mut client = cluster.superuser().unwrap();
-    // Also in a session that has kept the route.
+    // This also holds in a session that has cached the route.
     assert_eq!(text(&mut client, WRITE), "shard_b");
     master.query("SELECT * FROM shard_check('shard_b')", &[]).unwrap();
     assert_eq!(refused(&mut client, WRITE).0, "55000");
@@ -319,7 +320,7 @@ fn a_shard_that_makes_decisions_up_uses_up_no_version() {
     assert_eq!(text(&mut master, "SELECT shard_routing_version()::text"), "2");
 }
 
-/// A copy of the master in another database, beside the one that lives.
+/// A copy of the master in another database, beside the living one.
 #[ignore = "make test-all: a copy of the master; make test has security::parties::a_shard_remembers_its_master_until_it_is_dropped"]
 #[test]
 fn a_copy_of_a_master_moves_nothing_behind_a_redirect_that_was_dropped() {
@@ -345,7 +346,7 @@ fn a_copy_of_a_master_moves_nothing_behind_a_redirect_that_was_dropped() {
     assert_eq!(refused(&mut copy, "SELECT shard_of('stays')").0, "55000");
 }
 
-/// Buckets and ranges, cut otherwise by now; of a shard that the master does not know it says so.
+/// Buckets and ranges have other bounds by now. A decision about a shard that the master does not know is reported.
 #[test]
 #[ignore = "make test-all: buckets and ranges; make test has a_key_that_moved_since_the_dump_is_not_written_before_it_is_adopted"]
 fn buckets_and_ranges_are_taken_over_too() {
@@ -375,7 +376,7 @@ fn buckets_and_ranges_are_taken_over_too() {
     let dump = Dump::of(&cluster, "before").unwrap();
     for plan in [
         "SELECT shard_split_plan_range('shard_a', 'shard_b', '5', '20', keyspace => 'numbers')",
-        // A part of it goes back, whose name comes before it.
+        // A part of the range goes back. Its name sorts before the range's.
         "SELECT shard_split_plan_range('shard_b', 'shard_a', '10', '15', keyspace => 'numbers')",
         "SELECT shard_split_plan('shard_a', 'shard_b', '{3}', keyspace => 'spread')",
     ] {
@@ -391,7 +392,7 @@ fn buckets_and_ranges_are_taken_over_too() {
     for statement in [range, ranges] {
         assert_eq!(refused(&mut master, statement).0, "55000", "{statement}");
     }
-    // No other keyspace is held up.
+    // No other keyspace is blocked.
     assert_eq!(text(&mut master, WRITE), "shard_a");
     let done = adopt(&mut master, "");
     assert!(done.contains("numbers [5,20) shard_a shard_b is routed there now"), "{done}");

@@ -1,5 +1,4 @@
-//! Settings of the master's database: the workers go on under all of them, and what cannot go
-//! on says what helps.
+//! Settings of the master's database. The workers continue under all of them, or the error names the remedy.
 
 use shardmaster_tests::cluster::{Cluster, DATABASE};
 use shardmaster_tests::fixture::{LIMIT, cluster, plan, rows, state_of, to_pending};
@@ -7,8 +6,7 @@ use shardmaster_tests::server::Server;
 use shardmaster_tests::wait;
 use shardmaster_tests::zoo::settings;
 
-/// What a database may set that changes how statements are read, what they give, who runs
-/// them, and how long.
+/// Settings of a database that change how statements are parsed, what they return, who runs them, and how long.
 const HOSTILE: &[(&str, &str)] = &[
     ("DateStyle", "'SQL, DMY'"),
     ("IntervalStyle", "sql_standard"),
@@ -48,11 +46,11 @@ const HOSTILE: &[(&str, &str)] = &[
     ("enable_indexscan", "off"),
     ("force_parallel_mode", "on"),
     ("debug_parallel_query", "on"),
-    // Not in pg_settings.
+    // These are not in pg_settings.
     ("role", "intruder"),
 ];
 
-/// Settings that only some versions have, or name so.
+/// Settings that only some versions have, or have by this name.
 const OF_SOME_VERSIONS: &[&str] = &[
     "client_connection_check_interval",
     "debug_parallel_query",
@@ -60,10 +58,10 @@ const OF_SOME_VERSIONS: &[&str] = &[
     "idle_session_timeout",
 ];
 
-/// Of later versions than the one that is tested here.
+/// Settings of versions later than the one that is tested here.
 const LATER: &[&str] = &["transaction_timeout"];
 
-/// Of sessions that come by a network, which a worker on the master does not.
+/// Settings of network sessions. A worker's session on the master is not one.
 const OF_LINKS: &[&str] =
     &["tcp_keepalives_count", "tcp_keepalives_idle", "tcp_keepalives_interval", "tcp_user_timeout"];
 
@@ -89,7 +87,7 @@ fn every_setting_of_the_master_is_pinned_tried_or_judged() {
     }
 }
 
-/// Coordinator, sweeper and a split's workers begin under all of them.
+/// The coordinator, the lease expirer and a split's workers start under all of them.
 #[test]
 fn workers_go_on_under_hostile_settings() {
     let cluster = cluster(&[]);
@@ -111,7 +109,7 @@ fn workers_go_on_under_hostile_settings() {
         }
         master.batch_execute(&format!("ALTER DATABASE {DATABASE} SET {name} = {value}")).unwrap();
     }
-    // What runs began before; what comes next begins under them. This session did not.
+    // Running workers started before. New ones start under these settings, and this session does not have them.
     master
         .batch_execute(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type LIKE 'shardmaster %'",
@@ -147,7 +145,7 @@ fn a_procedure_that_commits_says_where_it_cannot() {
     master.batch_execute(&format!("CALL shard_split_run({}, 'cutover_pending')", split.id)).unwrap();
 }
 
-/// A connection string that leads to a standby.
+/// The shard's connection string leads to a standby.
 #[test]
 #[ignore = "make test-all: a standby as a shard; make test has tools::error_hints::refusals_name_what_ends_them"]
 fn a_standby_as_a_shard_is_told_of() {

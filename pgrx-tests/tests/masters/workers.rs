@@ -1,20 +1,20 @@
-//! Workers: wherever one waits, a cancel, a termination, a shutdown or DROP DATABASE
-//! ends it at once; another one goes on. Without preload the calls start them.
+//! Workers: wherever one waits, a cancel, a termination, a shutdown or DROP DATABASE ends it at once, and
+//! another one continues. Without preload the calls start them.
 
 use postgres::Client;
 use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE, MOVER};
 use shardmaster_tests::fixture::{
     LIMIT, client, cluster, cut_over_and_compare, outcome, plan, rows, source, state_of, to_pending,
 };
-use shardmaster_tests::guarding::each;
+use shardmaster_tests::key_guards::each;
+use shardmaster_tests::relayed_cluster::RelayedCluster;
 use shardmaster_tests::server::{Server, Stop, signal};
 use shardmaster_tests::split::Split;
-use shardmaster_tests::stage::Stage;
 use shardmaster_tests::wait;
 use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
-/// At once, on a machine that is busy with other tests.
+/// The limit for ending at once, on a machine that is busy with other tests.
 const AT_ONCE: Duration = Duration::from_secs(8);
 
 fn worker(cluster: &Cluster) -> Option<i32> {
@@ -22,7 +22,7 @@ fn worker(cluster: &Cluster) -> Option<i32> {
     cluster.superuser().unwrap().query_opt(query, &[]).unwrap().map(|row| row.get(0))
 }
 
-/// Ends the worker where it waits; another one comes.
+/// Ends the worker where it waits. Another one starts.
 fn end_by(call: &str, cluster: &Cluster, split: &Split<'_>, waits_for: &str) {
     split.wait_held(waits_for, LIMIT).unwrap();
     let pid = worker(cluster).unwrap();
@@ -44,20 +44,20 @@ fn end_twice(cluster: &Cluster, split: &Split<'_>, waits_for: &str) {
 fn a_worker_ends_at_once_wherever_it_waits() {
     let cluster = cluster(&[]);
     let split = plan(&cluster);
-    // For a lock on a shard.
+    // The worker waits for a lock on a shard.
     let mut writer = client(&cluster);
     writer.batch_execute("BEGIN; UPDATE items SET val = 'open' WHERE tenant = 'moves' AND id = 2").unwrap();
     split.call("start_dual_write").unwrap();
     end_twice(&cluster, &split, "lock on public.items");
     writer.batch_execute("COMMIT").unwrap();
     split.wait("dual_write", LIMIT).unwrap();
-    // At a named point.
+    // The worker waits at an injection point.
     cluster.hold("step_chunk").unwrap();
     split.call("run_backfill").unwrap();
     end_twice(&cluster, &split, "step_chunk");
     cluster.fault("").unwrap();
     split.wait("cutover_pending", LIMIT).unwrap();
-    // For its operator; then paused.
+    // The worker waits for its operator, and then it is paused.
     end_twice(&cluster, &split, "shard_split_cutover");
     split.call("pause").unwrap();
     end_twice(&cluster, &split, "shard_split_resume");
@@ -65,12 +65,12 @@ fn a_worker_ends_at_once_wherever_it_waits() {
     cut_over_and_compare(&cluster, &split);
 }
 
-/// The rate limit, and a shard that has stopped to answer in the middle of a statement.
+/// The worker waits for the rate limit, or for a shard that has stopped answering in the middle of a statement.
 #[test]
 #[ignore = "make test-all: a silent shard; make test has a_worker_ends_at_once_wherever_it_waits"]
 fn a_worker_ends_at_once_while_a_shard_is_silent() {
     let cluster = cluster(&["shardmaster.max_copy_rate = '1kB'"]);
-    // More than one chunk: after the last one nothing is waited for.
+    // There is more than one chunk, because the worker does not wait after the last one.
     source(&cluster)
         .batch_execute(
             "INSERT INTO items SELECT 'moves', i, repeat('x', 300), i FROM generate_series(1001, 41000) i",
@@ -82,7 +82,7 @@ fn a_worker_ends_at_once_while_a_shard_is_silent() {
     end_by("pg_cancel_backend", &cluster, &split, "rate limit");
     cluster.set("shardmaster.max_copy_rate", "0").unwrap();
     split.wait("cutover_pending", LIMIT).unwrap();
-    // The session that this worker reads with; others may be about to end.
+    // This is the session with which the worker reads. Others may be about to end.
     let began =
         "SELECT pid, backend_start::text FROM pg_stat_activity WHERE backend_type LIKE 'shardmaster split%'";
     let reader = "SELECT pid FROM pg_stat_activity
@@ -98,7 +98,7 @@ fn a_worker_ends_at_once_while_a_shard_is_silent() {
         .unwrap();
         let backend = u32::try_from(backend).unwrap();
         signal(backend, libc::SIGSTOP).unwrap();
-        // Its next statement gets no answer.
+        // The next statement of the worker gets no answer.
         let stuck = "SELECT count(*) > 0 FROM pg_stat_activity
                       WHERE backend_type LIKE 'shardmaster split%' AND query = 'applying changes'
                         AND state_change < clock_timestamp() - interval '1 s'";
@@ -113,7 +113,7 @@ fn a_worker_ends_at_once_while_a_shard_is_silent() {
     cut_over_and_compare(&cluster, &split);
 }
 
-/// A copy that has to start again while the split follows its source keeps to the limits, too.
+/// A copy that has to start again while the split follows its source keeps the limits as well.
 #[test]
 #[ignore = "make test-all: limits; make test has split::throttle::a_copy_waits_for_a_standby_and_goes_on"]
 fn a_copy_that_starts_again_is_limited() {
@@ -134,7 +134,7 @@ fn a_copy_that_starts_again_is_limited() {
     cluster.set("shardmaster.max_copy_rate", "1kB").unwrap();
     source(&cluster).batch_execute("VACUUM FULL items").unwrap();
     split.wait_held("rate limit shardmaster.max_copy_rate", LIMIT).unwrap();
-    // The first of them was copied by a step that looked for changes.
+    // The first chunk was copied by a step that looked for changes.
     assert_eq!(chunks(), before + 1);
     cluster.set("shardmaster.max_copy_rate", "0").unwrap();
     split.wait("cutover_pending", LIMIT).unwrap();
@@ -142,8 +142,8 @@ fn a_copy_that_starts_again_is_limited() {
     cut_over_and_compare(&cluster, &split);
 }
 
-/// A split that rests in front of its cutover follows its source, for which it keeps its
-/// worker. Who waits for one is told who has them.
+/// A split before its cutover follows its source, and keeps a worker for that. A split that waits for a
+/// worker is told which splits have them.
 #[test]
 #[ignore = "make test-all: what is told of it; make test has a_split_that_ends_waits_for_no_split_that_rests"]
 fn who_waits_for_a_worker_is_told_who_has_them() {
@@ -164,12 +164,12 @@ fn who_waits_for_a_worker_is_told_who_has_them() {
     assert_ne!(said.as_deref(), Some(reason));
 }
 
-/// A finished split whose old shard is silent takes its worker for as long as that waits: no
-/// split that moves rows waits for it.
+/// A finished split whose old shard is silent keeps a worker while it waits. Splits that move rows do not
+/// wait for that.
 #[test]
 #[ignore = "make test-all: splits that are finished; make test has a_split_that_ends_waits_for_no_split_that_rests"]
 fn a_finished_split_keeps_no_worker_from_one_that_moves() {
-    let stage = Stage::new(&["shardmaster.max_split_workers = 1"]);
+    let stage = RelayedCluster::new(&["shardmaster.max_split_workers = 1"]);
     let mut master = stage.cluster.superuser().unwrap();
     let address = stage.cluster.servers[0].conninfo(DATABASE, MOVER);
     master.execute("SELECT shard_add('again', $1)", &[&address]).unwrap();
@@ -197,7 +197,7 @@ fn a_finished_split_keeps_no_worker_from_one_that_moves() {
     stage.source.mend();
 }
 
-/// Who has the plan's row on the master is told, and capture goes on without its worker.
+/// The session that locks the plan's row on the master is named, and capture continues without the worker.
 #[test]
 fn a_lock_on_the_master_is_told_and_stops_no_capture() {
     let cluster = cluster(&["shardmaster.capture_lease = '3s'"]);
@@ -224,7 +224,7 @@ fn a_lock_on_the_master_is_told_and_stops_no_capture() {
     assert!(!events.contains("the copy starts again"), "{events}");
 }
 
-/// A server that takes the connection and says nothing.
+/// Points a shard to a server that accepts connections and says nothing.
 fn point_to_silence(cluster: &Cluster) -> TcpListener {
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = silent.local_addr().unwrap().port();
@@ -298,7 +298,7 @@ fn the_extension_stays_while_a_split_is_unfinished() {
     master.batch_execute("DROP EXTENSION shardmaster").unwrap();
 }
 
-/// Nor is there another way to be rid of it: by the schema that it is in, or by what its owner has.
+/// The extension cannot be removed by dropping its schema either, or what its owner owns.
 #[test]
 fn the_extension_does_not_go_with_its_schema_or_owner_either() {
     let cluster = cluster(&[]);
@@ -334,7 +334,7 @@ fn the_extension_does_not_go_with_its_schema_or_owner_either() {
     for (role, statement) in calls {
         assert_eq!(by(&mut master, role, statement), "55006", "{role}: {statement}");
     }
-    // What does not take it along, or may not, is the server's.
+    // The server handles statements that do not remove it, or that are not allowed.
     for (role, statement, wanted) in [
         ("postgres", "DROP SCHEMA kept", "2BP01"),
         ("nobody", "DROP SCHEMA kept CASCADE", "42501"),
@@ -355,7 +355,7 @@ fn the_extension_does_not_go_with_its_schema_or_owner_either() {
     }
 }
 
-/// Workers that wait for the extension know of it as soon as it is there.
+/// Workers that wait for the extension notice it as soon as it is created.
 #[test]
 #[ignore = "make test-all: how soon it is true; make test has without_preload_the_calls_start_workers"]
 fn the_status_is_true_right_after_create_extension() {
@@ -378,8 +378,8 @@ fn the_status_is_true_right_after_create_extension() {
     }
 }
 
-/// Its worker dies behind the fence, and another split waits for a place: clients are not kept
-/// out until that one is done.
+/// The worker dies after the fence, and another split waits for a place. Clients are not kept out until the
+/// other split is done.
 #[test]
 fn a_cutover_keeps_its_place_when_its_worker_dies() {
     let cluster = cluster(&["shardmaster.max_split_workers = 1"]);
@@ -407,8 +407,8 @@ fn a_cutover_keeps_its_place_when_its_worker_dies() {
     taken.map_err(|e| e.context(&split.describe())).unwrap();
 }
 
-/// Who has a split finished right behind its cutover finds the worker there, with its sessions; who does not, finds none after a
-/// moment.
+/// A split that is finished right after its cutover finds the worker there, with its sessions. Otherwise the
+/// worker ends after a moment.
 #[test]
 #[ignore = "make test-all: how long it stays; make test has what_happens_while_a_worker_stays_is_seen"]
 fn a_worker_stays_for_a_moment_behind_its_cutover() {
@@ -437,7 +437,7 @@ fn a_worker_stays_for_a_moment_behind_its_cutover() {
     other.finish(LIMIT).unwrap();
 }
 
-/// What becomes of a table in that moment a finish sees: rows of another one that has its name are not deleted.
+/// Finish notices changes of a table in that moment. Rows of another table with the same name are not deleted.
 #[test]
 fn what_happens_while_a_worker_stays_is_seen() {
     let cluster = cluster(&[]);
@@ -459,8 +459,8 @@ fn what_happens_while_a_worker_stays_is_seen() {
     assert!(left > 0);
 }
 
-/// Splits that rest keep their workers for as long as their operator likes: what is to be
-/// undone or finished has one place more.
+/// Splits before their cutover keep their workers for as long as their operator likes. A split that is rolled
+/// back or finished has one place more.
 #[test]
 fn a_split_that_ends_waits_for_no_split_that_rests() {
     let cluster = cluster(&["shardmaster.max_split_workers = 2"]);
@@ -469,7 +469,7 @@ fn a_split_that_ends_waits_for_no_split_that_rests() {
     let other = Split::plan(&cluster, "shard_a", "shard_b", &["stays"]).unwrap();
     other.call("start_dual_write").unwrap();
     other.wait("dual_write", LIMIT).unwrap();
-    // The other one loses its worker, and its place.
+    // The other split loses its worker and its place.
     cluster.set("shardmaster.max_split_workers", "1").unwrap();
     let mut master = cluster.superuser().unwrap();
     let end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = 'shardmaster split ' || $1::text";
@@ -484,8 +484,8 @@ fn a_split_that_ends_waits_for_no_split_that_rests() {
     assert_eq!(split.phase().unwrap(), "cutover_pending");
 }
 
-/// The worker of a cutover dies, and the operator has paused the split meanwhile: what was set
-/// back does not begin again before he says so.
+/// The worker of a cutover dies, and the operator has paused the split meanwhile. The reverted cutover does
+/// not start again before the operator resumes the split.
 #[test]
 fn a_paused_split_begins_no_cutover() {
     let cluster = cluster(&[]);

@@ -1,10 +1,10 @@
-//! Rows on the wrong shard that somebody makes hard to move: what is not sure is refused, and every call ends.
+//! Rows on the wrong shard that somebody makes hard to move. Uncertain moves are refused, and every call ends.
 
-use shardmaster_tests::asking::error;
 use shardmaster_tests::fixture::{by_superuser, by_superusers};
-use shardmaster_tests::mender::{DELETE, DELETE_ALL, MOVE, counts, dba, number, report, stage, while_held};
+use shardmaster_tests::queries::error;
+use shardmaster_tests::repair::{DELETE, DELETE_ALL, MOVE, counts, dba, number, report, stage, while_held};
 
-/// The superuser of the wrong shard has it give rows that were not asked for.
+/// The superuser of the wrong shard makes it return rows that were not requested.
 #[test]
 fn rows_of_other_keys_are_not_taken_from_a_shard_that_lies() {
     let cluster = stage(5);
@@ -30,7 +30,8 @@ fn rows_of_other_keys_are_not_taken_from_a_shard_that_lies() {
     assert_eq!(number(&cluster, 1, "SELECT count(*) FROM items"), 0);
 }
 
-/// It would be another key's there: one that comes, and one that is there already.
+/// The row would belong to another key on the right shard, because of a generated column. It may arrive, or
+/// be there already.
 #[test]
 fn rows_that_a_generated_column_makes_another_keys_are_not_moved() {
     let cluster = stage(5);
@@ -57,7 +58,7 @@ fn rows_that_a_generated_column_makes_another_keys_are_not_moved() {
     by_superuser(&cluster, 1, "INSERT INTO made (id, src) VALUES (1, 'movesother')");
     assert_eq!(error(&mut dba, call).0, "SM008");
     assert_eq!(number(&cluster, 0, "SELECT count(*) FROM made"), 1);
-    // One that it makes the same is moved.
+    // A row whose generated key is the same is moved.
     by_superuser(&cluster, 1, "DELETE FROM made");
     by_superuser(&cluster, 0, "UPDATE made SET src = 'moves'");
     dba.batch_execute(call).unwrap();
@@ -115,7 +116,7 @@ fn what_gives_no_rows_is_refused_by_name() {
     }
 }
 
-/// No row of it is there, and the others' are moved.
+/// The shard has no row of this key, and the rows of the other keys are moved.
 #[test]
 fn a_key_that_is_no_value_of_a_column_has_no_rows_there() {
     let cluster = stage(5);
@@ -138,7 +139,7 @@ fn a_key_that_is_no_value_of_a_column_has_no_rows_there() {
     dba.batch_execute("CALL shard_misplaced_delete('shard_a', '{moves}')").unwrap();
 }
 
-/// Rows are on both shards, and a client at the right one deletes or changes them: they do not come back.
+/// Rows are on both shards, and a client of the right one deletes or changes them. They do not come back.
 #[test]
 fn what_is_deleted_where_it_has_come_does_not_come_back() {
     let mut cluster = stage(5);
@@ -165,12 +166,12 @@ fn what_is_deleted_where_it_has_come_does_not_come_back() {
         );
         assert_eq!(counts(&cluster), [5, 4, 5, 0]);
     }
-    // What is on the wrong shard alone by now is deleted by that word only.
+    // Rows that are only on the wrong shard by now are deleted only with rows => 'all'.
     assert_eq!(error(&mut dba, DELETE).0, "55000");
     dba.batch_execute(DELETE_ALL).unwrap();
     dba.batch_execute(MOVE).unwrap();
     assert_eq!(counts(&cluster), [0, 4, 5, 0]);
-    // Another content is a doubt as well, and no mere conflict.
+    // Different contents are also in doubt, and not just a conflict.
     by_superuser(&cluster, 0, "INSERT INTO items VALUES ('moves', 7, 'v7'), ('moves', 8, 'v8')");
     assert!(interrupted(&mut cluster).is_some());
     by_superuser(&cluster, 1, "UPDATE items SET val = 'changed' WHERE id = 7");

@@ -1,9 +1,9 @@
-//! Rows on the wrong shard are moved while others write to them without a pause: the call ends, and nothing is lost.
+//! Rows on the wrong shard are moved while others write to them without pause. The call ends, and nothing is lost.
 
 use postgres::Client;
 use shardmaster_tests::cluster::{Cluster, DATABASE};
 use shardmaster_tests::fixture::{LIMIT, by_superuser, by_superusers, state_of};
-use shardmaster_tests::mender::{MOVE, counts, dba, in_background, number, stage};
+use shardmaster_tests::repair::{MOVE, counts, dba, in_background, number, stage};
 use shardmaster_tests::wait;
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -12,7 +12,7 @@ use std::thread;
 
 const FAMILY: i32 = 2000;
 
-/// Parents with five children each, of the key that moves and of another one.
+/// Inserts parents with five children each, of the key that moves and of another one.
 fn family(cluster: &Cluster, more: &str) {
     by_superusers(
         cluster,
@@ -38,18 +38,18 @@ fn family(cluster: &Cluster, more: &str) {
         .unwrap();
 }
 
-/// Rows by table and number, as clients were told that they are.
-type Known = BTreeMap<(&'static str, i32), String>;
+/// Rows by table and number, according to the answers that clients got.
+type KnownRows = BTreeMap<(&'static str, i32), String>;
 
-fn known_at_first() -> Known {
+fn known_at_first() -> KnownRows {
     let parents = (1..=FAMILY).map(|id| (("parent", id), "v".to_owned()));
     let children = (1..=5 * FAMILY).map(|id| (("child", id), "v".to_owned()));
     parents.chain(children).collect()
 }
 
-fn found(cluster: &Cluster, server: usize, tenant: &str) -> Known {
+fn found(cluster: &Cluster, server: usize, tenant: &str) -> KnownRows {
     let mut client = cluster.servers[server].superuser(DATABASE).unwrap();
-    let mut found = Known::new();
+    let mut found = KnownRows::new();
     for table in ["parent", "child", "items"] {
         let query = format!("SELECT id, val FROM {table} WHERE tenant = $1");
         for row in client.query(&query, &[&tenant]).unwrap() {
@@ -59,15 +59,15 @@ fn found(cluster: &Cluster, server: usize, tenant: &str) -> Known {
     found
 }
 
-/// Changes rows of the key that moves without a pause, each writer its own, until it is told to stop.
+/// Changes rows of the key that moves without pause until it is stopped. Each writer has its own rows.
 struct Writer<'a> {
     client: Client,
     number: i32,
-    known: &'a Mutex<Known>,
+    known: &'a Mutex<KnownRows>,
 }
 
 impl Writer<'_> {
-    /// True: it was done. What refers to a row that has gone is refused.
+    /// Returns whether it was done. A row that refers to a deleted row is refused.
     fn does(&mut self, statements: &str) -> bool {
         match self.client.batch_execute(statements) {
             Ok(()) => true,
@@ -139,7 +139,7 @@ fn a_family_is_moved_however_often_others_come_between() {
             Ok((known.lock().unwrap().contains_key(&("items", 2_000_010))).then_some(()))
         })
         .unwrap();
-        // Once: it goes on by itself.
+        // One call is enough.
         let outcome = dba(&cluster).batch_execute(MOVE);
         stop.store(true, Ordering::Relaxed);
         let turns = writers.into_iter().map(|writer| writer.join().unwrap()).collect::<Vec<_>>();
@@ -147,9 +147,9 @@ fn a_family_is_moved_however_often_others_come_between() {
         turns
     });
     assert!(turns.iter().all(|turns| *turns > 10), "{turns:?}");
-    // What has come since is moved as well, and then there is all that anybody was told of, and nothing else.
+    // Later rows are moved as well. Then there is everything that clients were told of, and nothing else.
     dba(&cluster).batch_execute(MOVE).unwrap();
-    assert_eq!(found(&cluster, 0, "moves"), Known::new());
+    assert_eq!(found(&cluster, 0, "moves"), KnownRows::new());
     let (there, known) = (found(&cluster, 1, "moves"), known.into_inner().unwrap());
     let differ: Vec<_> = there.iter().filter(|(row, val)| known.get(*row) != Some(*val)).collect();
     assert!(differ.is_empty(), "{differ:?}");
@@ -158,7 +158,7 @@ fn a_family_is_moved_however_often_others_come_between() {
     assert_eq!(found(&cluster, 0, "stays"), others);
 }
 
-/// Each time a row comes to refer to one that is about to go; at last it has to wait.
+/// Each time another row refers to one that is about to be deleted. In the end such a row has to wait.
 #[test]
 fn who_comes_between_each_time_is_kept_out_in_the_end() {
     let cluster = stage(10);
@@ -211,7 +211,7 @@ fn who_comes_between_each_time_is_kept_out_in_the_end() {
     wait::until_true(&mut here, "the writer to wait", LIMIT, waits).unwrap();
     drop(held);
     call.join().unwrap().unwrap();
-    // The row that it refers to is on the other shard.
+    // The row to which it refers is on the other shard.
     assert_eq!(state_of(&late.join().unwrap().unwrap_err()), "23503");
     let moved = "SELECT count(*) FROM child WHERE tenant = 'moves'";
     assert_eq!([0, 1].map(|server| number(&cluster, server, moved)), [0, i64::from(5 * FAMILY) + 3]);
@@ -222,12 +222,13 @@ fn who_comes_between_each_time_is_kept_out_in_the_end() {
     assert_eq!(told.count(), 1, "{notices:?}");
 }
 
-/// What was listed and is somebody else's by then is left alone, and what has another place is found by the next list.
+/// A listed place that has another row by now is left alone, and a row that has another place is found by the
+/// next list.
 #[test]
 fn rows_that_change_their_places_are_moved_as_well() {
     let cluster = stage(5000);
     by_superusers(&cluster, "ALTER TABLE items SET (autovacuum_enabled = off)");
-    // Held in the first batch, when all places are listed.
+    // The call is held in the first batch, when all places are listed.
     by_superuser(
         &cluster,
         0,

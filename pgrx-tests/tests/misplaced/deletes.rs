@@ -1,8 +1,8 @@
-//! Rows on the wrong shard are deleted there: none that is nowhere else, unless it is said by name.
+//! Rows on the wrong shard are deleted there. A row that no other shard has is deleted only if the call says so.
 
-use shardmaster_tests::asking::{error, hint};
 use shardmaster_tests::fixture::{by_superuser, by_superusers};
-use shardmaster_tests::mender::{
+use shardmaster_tests::queries::{error, hint};
+use shardmaster_tests::repair::{
     DELETE, DELETE_ALL, DELETE_CONFLICTING, MOVE, counts, dba, number, report, stage,
 };
 
@@ -11,7 +11,7 @@ fn rows_that_are_nowhere_else_are_not_deleted() {
     let cluster = stage(6000);
     by_superuser(&cluster, 1, "INSERT INTO items VALUES ('moves', 77, 'other'), ('moves', 78, 'v78')");
     let mut dba = dba(&cluster);
-    // Where a conflict leads to.
+    // The hint of a conflict names the remedy.
     assert_eq!(error(&mut dba, MOVE).0, "SM008");
     let hint_of_conflict = hint(&mut dba, MOVE);
     for said in ["may be lost", "rows => 'conflicting'", "Then call shard_misplaced_move() again"] {
@@ -25,7 +25,7 @@ fn rows_that_are_nowhere_else_are_not_deleted() {
     assert_eq!(error(&mut dba, DELETE), refused);
     assert!(hint(&mut dba, DELETE).contains("shard_misplaced_move() moves them"));
     assert_eq!(counts(&cluster), [6000, 2, 6000, 0]);
-    // The one that differs, and no other.
+    // Only the row that differs is deleted.
     let run: i64 = dba.query_one(DELETE_CONFLICTING, &[]).unwrap().get(0);
     assert_eq!(report(&cluster, run), "delete done items 0 1");
     assert_eq!(counts(&cluster), [5999, 2, 6000, 0]);
@@ -33,7 +33,7 @@ fn rows_that_are_nowhere_else_are_not_deleted() {
     dba.batch_execute(MOVE).unwrap();
     assert_eq!(counts(&cluster), [0, 6000, 6000, 0]);
     assert_eq!(number(&cluster, 1, "SELECT count(*) FROM items WHERE val = 'v' || id"), 5999);
-    // All are on both by now, and some differ.
+    // Both shards have all rows by now, and some differ.
     by_superuser(&cluster, 0, "INSERT INTO items SELECT 'moves', i, 'x' FROM generate_series(1, 2500) i");
     let run: i64 = dba.query_one(DELETE, &[]).unwrap().get(0);
     assert_eq!(report(&cluster, run), "delete done items 0 2500");
@@ -48,7 +48,7 @@ fn rows_that_are_nowhere_else_are_not_deleted() {
     }
 }
 
-/// A row of another key has its primary key there: it is not the same one.
+/// A row of another key has the same primary key there. It is not the same row.
 #[test]
 fn a_row_of_another_key_is_not_the_row() {
     let cluster = stage(1);
@@ -74,7 +74,7 @@ fn a_row_of_another_key_is_not_the_row() {
     assert_eq!(state, "55000");
     assert!(message.starts_with("2 rows of table"), "{message}");
     assert_eq!(number(&cluster, 0, "SELECT count(*) FROM notes"), 3);
-    // Without a primary key nothing says which row is which.
+    // Without a primary key rows cannot be matched.
     let log = "CALL shard_misplaced_delete('shard_a', '{moves}', tables => '{log}')";
     assert_eq!(error(&mut dba, log).0, "0A000");
     dba.batch_execute(DELETE_ALL).unwrap();
@@ -106,7 +106,7 @@ fn rows_that_refer_to_conflicting_ones_stay() {
     assert_eq!(error(&mut dba, call).0, "0A000");
     let left = "SELECT (SELECT count(*) FROM orders) * 10 + (SELECT count(*) FROM parts)";
     assert_eq!(number(&cluster, 0, left), 22);
-    // What refers to it differs as well.
+    // The referring row differs as well.
     by_superuser(&cluster, 1, "INSERT INTO parts VALUES ('moves', 1, 1, 6)");
     dba.batch_execute(call).unwrap();
     assert_eq!(number(&cluster, 0, left), 11);

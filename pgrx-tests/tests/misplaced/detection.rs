@@ -1,9 +1,9 @@
-//! Rows that are not where their key's route leads are found, and nothing else is.
+//! Rows that are not on the shard to which their key is routed are found, and no others.
 
 use postgres::{Client, NoTls};
-use shardmaster_tests::asking::{error, stage};
 use shardmaster_tests::cluster::{Cluster, DATABASE};
 use shardmaster_tests::fixture::{self, LIMIT, by_owner, by_superuser};
+use shardmaster_tests::queries::{error, stage};
 use shardmaster_tests::split::Split;
 use shardmaster_tests::wait;
 use std::sync::{Arc, Mutex};
@@ -13,7 +13,7 @@ fn operator(cluster: &Cluster) -> Client {
     cluster.master.connect(DATABASE, "analyst").unwrap()
 }
 
-/// The rows of a call, as one text each.
+/// Returns the rows of a call, as one text each.
 fn found(client: &mut Client, call: &str) -> Vec<String> {
     let rows = client.query(&format!("SELECT f::text FROM {call} AS f ORDER BY 1"), &[]).unwrap();
     rows.iter().map(|row| row.get(0)).collect()
@@ -24,7 +24,8 @@ fn nothing(client: &mut Client) {
     assert_eq!(found(client, "shard_unassigned()"), [""; 0]);
 }
 
-/// Whoever makes a view for a reader waits: a look has asked what is where, and has no snapshot yet.
+/// Makes a look wait before its snapshot, after it has asked which shard has what. It waits in the creation
+/// of the reader's view.
 fn hold_looks(cluster: &Cluster) {
     by_superuser(
         cluster,
@@ -35,7 +36,7 @@ fn hold_looks(cluster: &Cluster) {
     );
 }
 
-/// What a look finds in whose middle something happens.
+/// Returns what a look finds if something happens in the middle of it.
 fn while_a_look_is_held(cluster: &Cluster, client: &mut Client, happens: impl FnOnce()) -> Vec<String> {
     let mut blocker = cluster.servers[1].superuser(DATABASE).unwrap();
     blocker.batch_execute("SELECT pg_advisory_lock(7)").unwrap();
@@ -75,7 +76,7 @@ fn rows_of_single_keys_are_found_by_table_and_key() {
             r#"SELECT shard_table_add('"Odd name"', 'By key'), shard_table_add('parted', 'tenant')"#,
         )
         .unwrap();
-    // What one shard lacks keeps no other from being counted, and is named.
+    // If one shard lacks something, it is named, and the others are still counted.
     let said = Arc::new(Mutex::new(Vec::new()));
     let mut config = cluster.master.config(DATABASE, "analyst");
     let saying = Arc::clone(&said);
@@ -132,7 +133,7 @@ fn rows_of_buckets_and_of_ranges_are_found() {
         for statement in [strategy, assign, "SELECT shard_table_add('things', 'id', keyspace => 'k')"] {
             master.batch_execute(statement).unwrap();
         }
-        // Of all others only those that are on shard_a by either strategy.
+        // Of all other rows, only those that belong to shard_a by either strategy.
         let others = "SELECT i FROM generate_series(8, 999) i WHERE shard_for(i::bigint, 8) <> shard_for(7::bigint, 8)";
         let ids: Vec<String> = master
             .query(others, &[])
@@ -183,7 +184,7 @@ fn what_a_split_has_on_two_shards_is_not_misplaced() {
     nothing(&mut client);
 }
 
-/// Also of a table that its keyspace names with a schema.
+/// This also applies to a table that its keyspace names with a schema.
 #[test]
 #[ignore = "make test-all: a schema of its own; make test has a_cutover_in_between_gives_nothing_that_is_not_so"]
 fn a_table_in_a_schema_of_its_own_is_read_while_a_split_is_under_way() {
@@ -208,17 +209,17 @@ fn a_table_in_a_schema_of_its_own_is_read_while_a_split_is_under_way() {
     split.call("cutover").unwrap();
     split.wait("completed", LIMIT).unwrap();
     assert_eq!(found(&mut client, "shard_misplaced()"), stray);
-    // One of the same name that comes first is another table.
+    // A table of the same name that comes first in the search path is another table.
     by_superuser(&cluster, 0, "CREATE TABLE docs (tenant text); GRANT SELECT ON docs TO reader");
     assert_eq!(error(&mut client, "SELECT * FROM shard_misplaced()").0, "55000");
-    // Whose rows a finish would leave behind, if nobody said that they stay.
+    // A finish would leave its rows behind, unless it is declared to stay.
     let stays = "SELECT shard_table_add('public.docs', NULL, policy => 'global')";
     cluster.superuser().unwrap().batch_execute(stays).unwrap();
     split.finish(LIMIT).unwrap();
     assert_eq!(found(&mut client, "shard_misplaced()"), stray);
 }
 
-/// Rows that a split has moved meanwhile are those of the shard that answers by then.
+/// Rows that a split has moved meanwhile belong to the shard that answers by then.
 #[test]
 fn a_cutover_in_between_gives_nothing_that_is_not_so() {
     let cluster = stage(&[]);
@@ -235,7 +236,7 @@ fn a_cutover_in_between_gives_nothing_that_is_not_so() {
     nothing(&mut client);
 }
 
-/// Routes are those that held when the shards took their snapshots.
+/// The routes are those from the time of the shards' snapshots.
 #[test]
 #[ignore = "make test-all: another route meanwhile; make test has a_cutover_in_between_gives_nothing_that_is_not_so"]
 fn a_key_that_is_routed_elsewhere_in_between_is_looked_at_again() {
@@ -251,7 +252,7 @@ fn a_key_that_is_routed_elsewhere_in_between_is_looked_at_again() {
     assert_eq!(seen, ["(shard_a,items,stays,300,shard_b)"]);
 }
 
-/// One that no key's type reads ends nothing, and a number is the same key in all of its forms.
+/// A value that is not valid for the key's type causes no error, and a number is the same key in all its forms.
 #[test]
 fn values_that_are_no_keys_are_routed_nowhere() {
     let cluster = stage(&[]);
@@ -304,7 +305,7 @@ fn values_that_are_no_keys_are_routed_nowhere() {
     assert_eq!(found(&mut client, "shard_unassigned('u', shards => '{shard_a}')").len(), 3);
 }
 
-/// They are looked up a thousand at a time.
+/// The keys are looked up a thousand at a time.
 #[test]
 fn all_of_many_keys_are_found() {
     let cluster = stage(&[]);
@@ -327,7 +328,7 @@ fn all_of_many_keys_are_found() {
     assert_eq!(sums(&mut client, "shard_unassigned()"), (99, 198));
 }
 
-/// However long they are.
+/// The keys are very long.
 #[test]
 #[ignore = "make test-all: long keys; make test has all_of_many_keys_are_found"]
 fn long_keys_take_no_more_memory_than_some_of_them() {
@@ -351,11 +352,11 @@ fn long_keys_take_no_more_memory_than_some_of_them() {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let most = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
     let most: u64 = most.split_whitespace().next().unwrap().parse().unwrap();
-    // All of them at once are 180 MB, several times over.
+    // All of them at once would take 180 MB, several times over.
     assert!(most < 300_000, "{most} kB");
 }
 
-/// What two shards have in one schema of one database is on neither of them alone.
+/// A table that two shards share in one schema of one database does not belong to one of them alone.
 #[test]
 fn a_table_that_shards_have_together_is_on_the_right_one() {
     let cluster = Cluster::namespaces(2, &["fsync = off"]).unwrap();
@@ -381,7 +382,7 @@ fn what_policies_would_keep_from_the_login_is_an_error() {
     assert_eq!(state, "42501", "{message}");
 }
 
-/// What a shard lacks is not looked for in another schema that its login has.
+/// A missing table is not looked for in another schema that the login can read.
 #[test]
 fn a_table_of_the_same_name_elsewhere_is_not_read() {
     let cluster = Cluster::namespaces(2, &["fsync = off"]).unwrap();
@@ -397,18 +398,18 @@ fn a_table_of_the_same_name_elsewhere_is_not_read() {
         )
         .unwrap();
     let mut client = cluster.master.connect(DATABASE, "analyst").unwrap();
-    // Neither is read in the place of the table that there is not.
+    // Neither table is read instead of the missing one.
     assert_eq!(found(&mut client, "shard_misplaced()"), [""; 0]);
     assert_eq!(found(&mut client, "shard_unassigned()"), [""; 0]);
     assert_eq!(found(&mut client, "shard_misplaced(shards => '{shard_b}')"), [""; 0]);
-    // A query reads what the login's role has, but nothing of another shard's.
+    // A query reads what the login's role may read, and nothing of another shard.
     let count = "SELECT sum(n)::int FROM shard_query('SELECT count(*) FROM items', shards => '{shard_a}') AS t (n bigint)";
     assert_eq!(client.query_one(count, &[]).unwrap().get::<_, i32>(0), 1);
     master.batch_execute("DROP TABLE old.items").unwrap();
     assert_eq!(error(&mut client, count).0, "42P01");
 }
 
-/// Where shards are two databases, which they say themselves, a schema of one name is two.
+/// If two shards report that they are different databases, schemas with one name are two.
 #[test]
 fn a_table_in_a_schema_of_two_databases_is_two() {
     let cluster = stage(&[]);

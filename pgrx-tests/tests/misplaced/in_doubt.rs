@@ -1,12 +1,12 @@
-//! Rows that only seem to be on the wrong shard, or would not arrive as they are: they stay where they are.
+//! Rows that only seem to be on the wrong shard, or that would not arrive unchanged. They stay where they are.
 
-use shardmaster_tests::asking::error;
 use shardmaster_tests::fixture::{LIMIT, by_superuser, by_superusers, forget_splits};
-use shardmaster_tests::mender::{DELETE, MOVE, counts, dba, number, report, stage, while_held};
+use shardmaster_tests::queries::error;
+use shardmaster_tests::repair::{DELETE, MOVE, counts, dba, number, report, stage, while_held};
 use shardmaster_tests::server::Stop;
 use shardmaster_tests::split::Split;
 
-/// In a keyspace of texts '07' is another key than '7', and in the table it is the same.
+/// In a keyspace of texts '07' and '7' are different keys, and in the table they are the same.
 #[test]
 #[ignore = "make test-all: another spelling of a key; make test has misplaced::adversarial::a_key_that_is_no_value_of_a_column_has_no_rows_there"]
 fn a_key_that_the_column_writes_otherwise_is_refused() {
@@ -40,13 +40,13 @@ fn a_key_that_the_column_writes_otherwise_is_refused() {
         let rows = format!("SELECT count(*) FROM {table}");
         assert_eq!([number(&cluster, 0, &rows), number(&cluster, 1, &rows)], [1, 1], "{table}");
     }
-    // As it writes it, it is moved.
+    // In the spelling of the table the rows are moved.
     dba.batch_execute("CALL shard_misplaced_delete('shard_b', '{7}', tables => '{numbers,scaled}')").unwrap();
     let left = "SELECT (SELECT count(*) FROM numbers) + (SELECT count(*) FROM scaled)";
     assert_eq!([number(&cluster, 0, left), number(&cluster, 1, left)], [2, 0]);
 }
 
-/// What comes later changes what has come before: at the insertion of another table's rows, or only at the commit.
+/// Later statements change rows that have arrived: when another table's rows are inserted, or only at the commit.
 #[test]
 fn rows_that_are_changed_once_they_have_arrived_are_not_moved() {
     let cluster = stage(10);
@@ -90,7 +90,7 @@ fn rows_that_are_changed_once_they_have_arrived_are_not_moved() {
     assert_eq!(number(&cluster, 1, "SELECT sum(total) FROM orders"), 100);
 }
 
-/// The routes of a master that was restored, or is a copy, are older than the rows may be.
+/// The routes of a restored master, or of a copy, may be older than the rows.
 #[test]
 fn a_master_that_lacks_a_decision_takes_nothing_for_misplaced() {
     let cluster = stage(10);
@@ -99,12 +99,12 @@ fn a_master_that_lacks_a_decision_takes_nothing_for_misplaced() {
     let split = Split::plan(&cluster, "shard_a", "shard_b", &["stays"]).unwrap();
     split.run(|_| ()).unwrap();
     let mut dba = dba(&cluster);
-    // Of another number than that of the split that works there, which is no obstacle.
+    // The run has another number than the split that works there, so it is not blocked.
     dba.batch_execute("CALL shard_misplaced_delete('shard_a', '{nothing}', rows => 'all')").unwrap();
     split.finish(LIMIT).unwrap();
     let there = counts(&cluster);
     assert_eq!(there[2..], [0, 10]);
-    // As it was before.
+    // The master is as it was before.
     forget_splits(&mut master);
     master.batch_execute("SELECT shard_assign('stays', 'shard_a', force => true)").unwrap();
     for call in [MOVE, DELETE] {
@@ -123,8 +123,8 @@ fn a_master_that_lacks_a_decision_takes_nothing_for_misplaced() {
     assert_eq!(counts(&cluster), there);
 }
 
-/// A batch has left the wrong shard, and the master has not heard of it: what clients do with its rows where they are is nobody's
-/// business.
+/// A batch has left the wrong shard, and the master does not know it yet. What clients do with its rows on
+/// the right shard does not matter.
 #[test]
 #[ignore = "make test-all: a run that was interrupted; make test has misplaced::moves::a_crash_at_any_point_loses_nothing"]
 fn what_has_left_the_wrong_shard_is_in_no_doubt() {
@@ -148,7 +148,7 @@ fn what_has_left_the_wrong_shard_is_in_no_doubt() {
             "WITH gone AS (DELETE FROM items WHERE ctid IN (SELECT ctid FROM items LIMIT 10))
              UPDATE items SET val = 'new' WHERE ctid IN (SELECT ctid FROM items OFFSET 100 LIMIT 10)",
         );
-        // Also for whoever has not all that the other call had.
+        // This also works for a call with fewer tables than the other one had.
         dba(&cluster)
             .batch_execute("CALL shard_misplaced_move('shard_a', '{moves}', tables => '{items}')")
             .unwrap();
@@ -159,7 +159,7 @@ fn what_has_left_the_wrong_shard_is_in_no_doubt() {
     }
 }
 
-/// It says less of what has become of rows, and is no obstacle.
+/// The report says less about what happened to the rows, and the call still works.
 #[test]
 fn a_login_that_may_have_one_session_is_enough() {
     let cluster = stage(3000);

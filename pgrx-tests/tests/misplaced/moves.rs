@@ -1,10 +1,11 @@
-//! Rows on the wrong shard are moved or deleted: none is lost, whatever is interrupted, and none that is in its place.
+//! Rows on the wrong shard are moved or deleted. None is lost, whatever is interrupted, and no row in its
+//! right place is touched.
 
-use shardmaster_tests::asking::error;
 use shardmaster_tests::cluster::{Cluster, DATABASE};
 use shardmaster_tests::env::is_long_run;
 use shardmaster_tests::fixture::{LIMIT, by_superuser, by_superusers, state_of};
-use shardmaster_tests::mender::{
+use shardmaster_tests::queries::error;
+use shardmaster_tests::repair::{
     DELETE, DELETE_ALL, MOVE, counts, dba, in_background, number, report, stage, while_held,
 };
 use shardmaster_tests::server::Stop;
@@ -45,7 +46,7 @@ fn rows_are_deleted_and_those_of_other_keys_are_not() {
     let run: i64 = dba.query_one(only, &[]).unwrap().get(0);
     assert_eq!(counts(&cluster), [0, 0, 3000, 0]);
     assert_eq!(report(&cluster, run), "delete done items 0 3001");
-    // Without a primary key as well, and where the right shard has no such table.
+    // This also works without a primary key, or if the right shard does not have the table.
     dba.batch_execute(DELETE_ALL).unwrap();
     assert_eq!(number(&cluster, 0, "SELECT count(*) FROM log"), 1);
 }
@@ -63,7 +64,7 @@ fn rows_that_differ_are_refused_before_anything_is_changed() {
     );
     assert_eq!(counts(&cluster), [5000, 2, 5000, 0]);
     assert_eq!(report(&cluster, 1), "move failed SM008");
-    // It holds nothing any more.
+    // The run no longer holds its keys.
     cluster.superuser().unwrap().batch_execute("SELECT shard_assign('moves', 'shard_b')").unwrap();
     by_superuser(&cluster, 1, "UPDATE items SET val = 'v4999' WHERE id = 4999");
     dba.batch_execute(MOVE).unwrap();
@@ -98,14 +99,14 @@ fn rows_in_their_place_are_refused() {
     assert_eq!(counts(&cluster), [10, 0, 10, 0]);
 }
 
-/// The master, or one of the shards, is struck at each point; the same call again ends what was begun.
+/// The master, or one of the shards, crashes at each point. The same call then completes the run.
 #[test]
 fn a_crash_at_any_point_loses_nothing() {
     let mut cluster = stage(0);
     let points = ["misplaced_begun", "misplaced_staged", "misplaced_copied", "misplaced_deleted"];
     for (at, point) in points.into_iter().enumerate() {
         for struck in 0..3 {
-            // Each point with one of them, and in long runs with each.
+            // Each point is tried with one of them, and in long runs with each.
             if !is_long_run() && struck != at % 3 {
                 continue;
             }
@@ -135,10 +136,11 @@ fn a_crash_at_any_point_loses_nothing() {
     }
 }
 
-/// As those of large tables are.
+/// The plans are like those of large tables.
 const FOUND_BY_PLACE: &str = "ANALYZE items; ALTER ROLE mender SET enable_hashjoin = off; ALTER ROLE mender SET enable_mergejoin = off";
 
-/// Writers with an old route go on: what they were told is done is at the right shard, as they have left it.
+/// Writers with an old route continue. Rows of acknowledged writes are on the right shard, as the writers
+/// have left them.
 #[test]
 fn what_writers_do_meanwhile_is_not_lost() {
     let cluster = stage(4000);
@@ -152,7 +154,7 @@ fn what_writers_do_meanwhile_is_not_lost() {
             })
             .collect();
         let mut dba = dba(&cluster);
-        // A lock that it does not get ends it.
+        // A lock timeout ends the call.
         let moved = wait::until("the rows to be moved", LIMIT, || match dba.batch_execute(MOVE) {
             Ok(()) => Ok(Some(())),
             Err(error) => {
@@ -165,7 +167,7 @@ fn what_writers_do_meanwhile_is_not_lost() {
         writers.into_iter().map(|writer| writer.join().unwrap()).collect::<Vec<_>>()
     });
     dba(&cluster).batch_execute(MOVE).unwrap();
-    // Half of the rows that a writer has given the other key stay.
+    // Half of the rows get another key from a writer, and stay.
     let mut there = cluster.servers[1].superuser(DATABASE).unwrap();
     let mut here = cluster.servers[0].superuser(DATABASE).unwrap();
     let mut changes = 0;
@@ -182,7 +184,7 @@ fn what_writers_do_meanwhile_is_not_lost() {
     assert_eq!((left, moved + others), (0, 4000));
 }
 
-/// Each changes rows of its own, of the last ones first; what it was told is committed.
+/// Each writer changes its own rows, starting with the last ones, and returns the committed changes.
 fn write(cluster: &Cluster, writer: i32, stop: &AtomicBool) -> Vec<(i32, String, String)> {
     let mut client = cluster.servers[0].connect(DATABASE, "app").unwrap();
     let mut written = Vec::new();
@@ -206,7 +208,7 @@ fn write(cluster: &Cluster, writer: i32, stop: &AtomicBool) -> Vec<(i32, String,
     written
 }
 
-/// One that is changed between the choice and the deletion is looked at again.
+/// A row that is changed between its selection and its deletion is checked again.
 #[test]
 fn a_row_that_is_changed_while_it_is_waited_for_goes_as_it_is_by_then() {
     let cluster = stage(3000);
@@ -229,7 +231,7 @@ fn a_row_that_is_changed_while_it_is_waited_for_goes_as_it_is_by_then() {
     assert_eq!(counts(&cluster), [0, 2998, 3001, 0]);
     assert_eq!(number(&cluster, 1, "SELECT count(*) FROM items WHERE val = 'new'"), 1);
     assert_eq!(number(&cluster, 0, "SELECT count(*) FROM items WHERE id = 7777 AND tenant = 'stays'"), 1);
-    // Who does not end keeps it waiting for a second.
+    // A writer that does not commit makes the call wait for a second.
     writer.batch_execute("INSERT INTO items VALUES ('moves', 9999, 'x')").unwrap();
     writer.batch_execute("BEGIN; UPDATE items SET val = 'y' WHERE id = 9999").unwrap();
     assert_eq!(error(&mut dba(&cluster), MOVE).0, "55P03");
@@ -238,7 +240,7 @@ fn a_row_that_is_changed_while_it_is_waited_for_goes_as_it_is_by_then() {
     assert_eq!(number(&cluster, 1, "SELECT count(*) FROM items WHERE val = 'y'"), 1);
 }
 
-/// What would change where its keys are, or what their tables are, is refused until it has ended.
+/// Changes of the routes of its keys, or of their tables, are refused until the run has ended.
 #[test]
 fn nothing_begins_in_the_middle() {
     let mut cluster = stage(10);
@@ -294,7 +296,7 @@ fn nothing_begins_in_the_middle() {
 fn it_does_not_begin_where_a_split_or_a_statement_is() {
     let cluster = stage(10);
     let mut dba = dba(&cluster);
-    // Planned, running, completed: until its end.
+    // This applies to a split that is planned, running or completed, until it has ended.
     let split = Split::plan(&cluster, "shard_b", "shard_a", &["moves"]).unwrap();
     let refused = ("55006".to_owned(), "key \"moves\" is in use by split 1".to_owned());
     assert_eq!(error(&mut dba, MOVE), refused);
@@ -303,7 +305,7 @@ fn it_does_not_begin_where_a_split_or_a_statement_is() {
     split.run(|_| ()).unwrap();
     assert_eq!(error(&mut dba, "CALL shard_misplaced_move('shard_b', '{moves}')"), refused);
     split.finish(LIMIT).unwrap();
-    // Its redirect refuses everybody, until it is ended.
+    // The split's redirect refuses all writes until it is dropped.
     let left = "ALTER TABLE items DISABLE TRIGGER USER; INSERT INTO items SELECT 'moves', i, 'x' FROM generate_series(1, 12) i;
                 DO $$ DECLARE t name; BEGIN FOR t IN SELECT tgname FROM pg_trigger WHERE tgrelid = 'items'::regclass AND NOT tgisinternal
                       LOOP EXECUTE format('ALTER TABLE items ENABLE ALWAYS TRIGGER %I', t); END LOOP; END$$";
@@ -347,7 +349,7 @@ fn it_does_not_begin_where_a_split_or_a_statement_is() {
     assert_eq!(execution.join().unwrap(), None);
 }
 
-/// A caller who is cancelled, or whose session ends, leaves its keys held, until somebody goes on or gives up.
+/// If a caller is cancelled or its session ends, its keys stay held until an operator continues or abandons the run.
 #[test]
 fn a_run_without_its_session_holds_its_keys() {
     let mut cluster = stage(10);

@@ -1,12 +1,12 @@
-//! Which tables' rows are moved from the wrong shard, and what is refused by name.
+//! The tables whose rows are moved from the wrong shard, and refusals by name.
 
-use shardmaster_tests::asking::error;
 use shardmaster_tests::cluster::{Cluster, DATABASE};
 use shardmaster_tests::fixture::{LIMIT, by_superuser, by_superusers};
-use shardmaster_tests::mender::{DELETE, DELETE_ALL, MOVE, dba, in_background, number, report, stage};
+use shardmaster_tests::queries::error;
+use shardmaster_tests::repair::{DELETE, DELETE_ALL, MOVE, dba, in_background, number, report, stage};
 use shardmaster_tests::wait;
 
-/// Tables whose rows refer to each other, to themselves, and are deleted with each other.
+/// Tables whose rows refer to each other and to themselves, and are deleted by cascade.
 const FAMILY: &str = "CREATE TABLE a_child (tenant text, id int PRIMARY KEY, parent int, up int);
     CREATE TABLE b_parent (tenant text, id int PRIMARY KEY);
     CREATE TABLE outside (id int PRIMARY KEY, parent int REFERENCES b_parent ON DELETE CASCADE);
@@ -43,7 +43,7 @@ fn rows_that_refer_to_each_other_go_together() {
         report(&cluster, 1),
         "move done a_child 1000 0, move done b_parent 1000 0, move done items 10 0"
     );
-    // A row of another table, or of another key, would be deleted along.
+    // A row of another table, or of another key, would be deleted by the cascade.
     let here = "INSERT INTO b_parent VALUES ('moves', 1); INSERT INTO a_child VALUES ('moves', 1, 1); ";
     for (other, of) in [
         ("INSERT INTO outside VALUES (1, 1)", "outside_parent_fkey of public.outside"),
@@ -72,12 +72,12 @@ fn rows_that_refer_to_each_other_go_together() {
     dba.batch_execute(DELETE_ALL).unwrap();
 }
 
-/// A row that refers to one that is about to go comes while that is deleted: it would go along with it.
+/// While a row is deleted, another row starts to refer to it, and would be deleted by the cascade.
 #[test]
 fn a_row_that_comes_to_refer_to_another_is_not_deleted_along() {
     let cluster = stage(1);
     family(&cluster);
-    // Comes behind the look, and is committed before the deletion of what it refers to.
+    // The row is inserted after the check, and committed before the deletion of the referenced row.
     by_superuser(
         &cluster,
         0,
@@ -101,7 +101,7 @@ fn a_row_that_comes_to_refer_to_another_is_not_deleted_along() {
     assert_eq!([0, 1].map(|server| number(&cluster, server, all)), [0, 501]);
 }
 
-/// About everything that a table can have, with its columns in another order at the right shard.
+/// The table uses nearly every feature, and has its columns in another order on the right shard.
 #[test]
 fn rows_arrive_as_they_are() {
     let cluster = stage(1);
@@ -159,7 +159,7 @@ fn rows_arrive_as_they_are() {
     assert_eq!(number(&cluster, 0, "SELECT count(*) FROM \"Zoo\""), 20);
     let noted = "SELECT count(*) FROM noted WHERE who = 'mender' AND at = 'public'";
     assert_eq!(number(&cluster, 1, noted), 81);
-    // The same once more is the same.
+    // The same operation gives the same result once more.
     by_superuser(
         &cluster,
         0,
@@ -332,7 +332,7 @@ fn what_might_not_arrive_is_refused_by_name() {
         let all = "SELECT count(*) FROM items WHERE tenant = 'moves'";
         assert_eq!([number(&cluster, 0, all), number(&cluster, 1, all)], [10, 0], "{change}");
     }
-    // A trigger keeps the rows.
+    // A trigger prevents the deletion.
     let keeps = "CREATE FUNCTION t() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
                  CREATE TRIGGER t BEFORE DELETE ON items FOR EACH ROW EXECUTE FUNCTION t()";
     by_superuser(&cluster, 0, keeps);
@@ -347,7 +347,7 @@ fn what_might_not_arrive_is_refused_by_name() {
     dba.batch_execute(MOVE).unwrap();
 }
 
-/// Keys in buckets and ranges, as they are listed; those that are in no range can be deleted.
+/// Keys in buckets and ranges, as they are listed. Keys that are in no range can be deleted.
 #[test]
 #[ignore = "make test-all: buckets and ranges; make test has misplaced::detection::rows_of_buckets_and_of_ranges_are_found"]
 fn keys_of_buckets_and_of_ranges() {
@@ -395,7 +395,7 @@ fn keys_of_buckets_and_of_ranges() {
     }
 }
 
-/// Two names of one place, and a table that two shards have together.
+/// Two names of one place, and a table that two shards share.
 #[test]
 fn rows_are_not_moved_onto_themselves() {
     let cluster = Cluster::namespaces(2, &["fsync = off"]).unwrap();

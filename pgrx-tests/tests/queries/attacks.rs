@@ -1,9 +1,9 @@
-//! What callers and shards do to questions to all shards, so that somebody gets more than is his, or rows come twice.
+//! Attempts of callers and shards to make a query over all shards return foreign data, or rows twice.
 
 use postgres::Client;
-use shardmaster_tests::asking::{analyst, nobody_works_on, stage};
 use shardmaster_tests::cluster::{Cluster, DATABASE};
 use shardmaster_tests::fixture::{self, LIMIT, by_owner, by_superuser, outcome, state_of};
+use shardmaster_tests::queries::{analyst, nobody_works_on, stage};
 use shardmaster_tests::server::Stop;
 use shardmaster_tests::split::Split;
 
@@ -20,7 +20,7 @@ fn is_superuser(cluster: &Cluster) -> bool {
     cluster.superuser().unwrap().query_one(query, &[]).unwrap().get(0)
 }
 
-/// Whoever owns a shard's database says what its sessions find first, but not before the server's own.
+/// The owner of a shard's database decides what its sessions find first, but cannot precede the server's own objects.
 #[test]
 fn no_operator_of_a_databases_owner_comes_before_the_servers_own() {
     let cluster = stage(&[]);
@@ -46,7 +46,7 @@ fn no_operator_of_a_databases_owner_comes_before_the_servers_own() {
             assert!(!is_carried_out && !format!("{error:?}").contains("hijacked"), "{query}: {error:?}");
         }
     }
-    // Nor before those that the master's own functions mean, in a session of whoever calls them.
+    // Nor do they precede those that the master's own functions use, in any caller's session.
     master
         .batch_execute(
             "CREATE SCHEMA evil; GRANT USAGE ON SCHEMA evil TO PUBLIC;
@@ -60,7 +60,7 @@ fn no_operator_of_a_databases_owner_comes_before_the_servers_own() {
     let moved = client.batch_execute("CALL public.shard_misplaced_move('shard_a', '{x}')").unwrap_err();
     assert_ne!(state_of(&moved), "23514", "{moved:?}");
     client.batch_execute("RESET search_path").unwrap();
-    // A text of the caller's is one text, whatever a shard's setting makes of backslashes.
+    // A caller's text stays one text, whatever a shard's setting makes of backslashes.
     let written = "CREATE TABLE public.written (who text); GRANT ALL ON public.written TO PUBLIC;
          ALTER DATABASE app SET standard_conforming_strings = off";
     by_superuser(&cluster, 1, written);
@@ -72,7 +72,7 @@ fn no_operator_of_a_databases_owner_comes_before_the_servers_own() {
     assert_eq!(rows, 0);
 }
 
-/// What the functions ask of the catalog is the owner's to run, and finds nothing that a caller has made.
+/// Only the owner may run the functions' queries of the catalog, and they use no object that a caller has made.
 #[test]
 fn nothing_that_a_caller_has_made_runs_as_the_owner() {
     let cluster = stage(&[]);
@@ -102,14 +102,14 @@ fn nothing_that_a_caller_has_made_runs_as_the_owner() {
     assert_eq!(count(&mut client, "SELECT count(*) FROM items"), Ok(600));
     assert_eq!(outcome(&mut client, "SELECT public.shard_query_json('SELECT 1')"), "ok");
     assert!(!is_superuser(&cluster));
-    // The caller has his own path back.
+    // The caller's own search_path is restored.
     assert_eq!(
         client.query_one("SHOW search_path", &[]).unwrap().get::<_, String>(0),
         "evil, pg_catalog, public"
     );
 }
 
-/// A name stands for the table that it stands for without a split.
+/// A name refers to the same table as without a split.
 #[test]
 fn a_plain_name_stands_for_the_same_table_during_a_split() {
     let cluster = stage(&[]);
@@ -167,7 +167,7 @@ fn a_plain_name_stands_for_the_same_table_during_a_split() {
     check("finished");
 }
 
-/// Whatever its name is by now, and whatever reads it.
+/// The table may have any name by now, and be read by anything.
 #[test]
 #[ignore = "make test-all: a table that moves meanwhile; make test has a_plain_name_stands_for_the_same_table_during_a_split"]
 fn tables_that_go_elsewhere_meanwhile_are_refused() {
@@ -217,7 +217,7 @@ fn tables_that_go_elsewhere_meanwhile_are_refused() {
     assert_eq!(count(&mut client, "SELECT count(*) FROM items"), Err("55000".into()));
 }
 
-/// Both sides of a lost shard: what comes back is not counted.
+/// A shard is lost, and both sides have the rows. When it comes back, its rows are not counted.
 #[test]
 fn a_lost_source_that_comes_back_is_not_counted() {
     let mut cluster = stage(&[]);
@@ -252,7 +252,7 @@ fn a_session_asks_as_often_as_it_likes_whatever_has_failed() {
     assert_eq!(count(&mut client, "SELECT count(*) FROM items"), Ok(600));
 }
 
-/// A session that was told not to look whether anybody is there is ended all the same.
+/// A session whose setting disables the check for a lost client is ended all the same.
 #[test]
 fn nobody_is_left_at_work_on_a_shard() {
     let cluster = stage(&[]);
@@ -278,7 +278,7 @@ fn whoever_may_more_than_read_is_no_login() {
         let call = "SELECT shard_query_json('SELECT 1', shards => '{shard_a}')";
         assert_eq!(outcome(&mut client, call), "42501", "{name}");
     }
-    // One without a user is reached as the account of the server.
+    // A connection string without a user uses the account of the server.
     let socket = cluster.servers[0].socket_dir().display();
     master
         .batch_execute(&format!(

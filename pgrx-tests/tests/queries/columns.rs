@@ -1,15 +1,15 @@
-//! What shards have of columns and rows: in which order, of which a login may read, and which a policy hides.
+//! Columns and rows of shards: the order of columns, columns that a login may read, and rows that a policy hides.
 
-use shardmaster_tests::asking::{analyst, error, hint, json, stage};
 use shardmaster_tests::cluster::DATABASE;
 use shardmaster_tests::fixture::{self, LIMIT, by_superuser, by_superusers};
+use shardmaster_tests::queries::{analyst, error, hint, json, stage};
 use shardmaster_tests::split::Split;
 use shardmaster_tests::wait;
 
 #[test]
 fn columns_in_another_order_are_not_mixed_up() {
     let cluster = stage(&[]);
-    // tenant, id, code, val, where the other shard has tenant, id, val, code.
+    // The order is tenant, id, code, val here, and tenant, id, val, code on the other shard.
     by_superuser(
         &cluster,
         1,
@@ -24,7 +24,7 @@ fn columns_in_another_order_are_not_mixed_up() {
         )
         .unwrap();
     assert_eq!((row.get::<_, String>(0), row.get::<_, i32>(1)), ("7".to_owned(), 5));
-    // All as texts it could not be seen by their types.
+    // If all columns are texts, their types do not show the order.
     for declared in ["val text, code text", "code text, val text"] {
         let query = format!(
             "SELECT count(*), count(*) FILTER (WHERE val = '7' AND code = '5' AND tenant = 'other')
@@ -46,7 +46,8 @@ fn columns_in_another_order_are_not_mixed_up() {
             r#"{"id": 1, "val": "7", "code": 5, "tenant": "other"}"#,
         ]
     );
-    // Another name at the same place is another column; names of the statement's own are the same everywhere.
+    // Another name at the same position is another column. Names that the statement itself gives are the same
+    // everywhere.
     by_superuser(&cluster, 1, "ALTER TABLE items RENAME val TO note");
     let call = format!("SELECT * FROM {all} AS t (tenant text, id int, val text, code int)");
     assert_eq!(error(&mut client, &call).0, "42804");
@@ -107,7 +108,7 @@ fn a_policy_hides_no_row_from_a_statement_without_a_word() {
     let query = "SELECT sum(rows)::bigint FROM shard_executions() WHERE state = 'done'";
     client.batch_execute(&format!("CALL shard_execute('{update}', by_policies => true)")).unwrap();
     assert_eq!(client.query_one(query, &[]).unwrap().get::<_, i64>(0), 300);
-    // Questions keep to policies, unless they count rows for routes.
+    // Queries respect policies, unless they count rows for routes.
     let count = "SELECT sum(n)::bigint FROM shard_query('SELECT count(*) FROM items') AS t (n bigint)";
     assert_eq!(client.query_one(count, &[]).unwrap().get::<_, i64>(0), 300);
     assert_eq!(error(&mut client, "SELECT * FROM shard_misplaced()").0, "42501");
@@ -116,7 +117,7 @@ fn a_policy_hides_no_row_from_a_statement_without_a_word() {
     assert_eq!(client.query_one(query, &[]).unwrap().get::<_, i64>(0), 900);
 }
 
-/// No row of it can have them, and the rows of the others are found all the same.
+/// No row of that shard can have them, and the rows of the others are still found.
 #[test]
 fn a_letter_that_a_shards_encoding_lacks_fails_no_query() {
     let cluster = stage(&[]);
@@ -151,7 +152,7 @@ fn a_letter_that_a_shards_encoding_lacks_fails_no_query() {
     assert_eq!(found("(val = '日本' OR val = 'é')"), format!("{b} {l}"));
     assert_eq!(found("val <> '日'"), format!("{b} {l}"));
     assert_eq!(found("val NOT LIKE '日%'"), l);
-    // What else is made of it only that shard can say.
+    // Only that shard can evaluate another expression.
     let other = "SELECT * FROM shard_query_json($$SELECT '日' AS letter FROM items$$)";
     assert_eq!(error(&mut client, other).0, "22P05");
     assert!(hint(&mut client, other).contains("name the other shards"));
@@ -167,7 +168,7 @@ fn a_letter_that_a_shards_encoding_lacks_fails_no_query() {
     assert_eq!(client.query_one(count, &[]).unwrap().get::<_, i64>(0), 1);
 }
 
-/// The mover is shown no fewer rows than there are either: what fills by them waits, and says why.
+/// The mover must not get fewer rows than there are either. A fill waits, and says why.
 #[test]
 fn a_policy_hides_no_row_from_what_is_filled() {
     let cluster = stage(&[]);

@@ -1,10 +1,10 @@
-//! Questions to all shards: each key is answered for once, whatever splits do; nobody asks as the mover.
+//! Queries over all shards. Each key is counted once, whatever splits do, and no query runs as the mover.
 
 use postgres::Client;
-use shardmaster_tests::asking::{analyst, error, json, stage};
 use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE, MOVER, OWNER};
 use shardmaster_tests::env::{is_long_run, may_lack};
 use shardmaster_tests::fixture::{self, LIMIT, by_owner, by_superuser, by_superusers, outcome};
+use shardmaster_tests::queries::{analyst, error, json, stage};
 use shardmaster_tests::server::Stop;
 use shardmaster_tests::split::Split;
 use shardmaster_tests::wait;
@@ -58,7 +58,7 @@ fn both_forms_give_the_rows_of_all_shards() {
     }
     let (state, _) = error(&mut client, "SELECT shard_query('SELECT 1')");
     assert!(["0A000", "42601"].contains(&state.as_str()), "{state}");
-    // Literals are the caller's, as in a query of his own.
+    // Literals are read with the caller's settings, as in a local query.
     client.batch_execute("SET DateStyle = 'German, DMY'; SET TimeZone = 'Asia/Tokyo'").unwrap();
     let row = client
         .query_one(
@@ -122,11 +122,13 @@ fn each_key_is_answered_for_once_while_splits_go_there_and_back() {
     assert_eq!(fixture::rows(&cluster, 0).len() + fixture::rows(&cluster, 1).len(), 300);
 }
 
-/// A query in whose middle a cutover decides sees what was before it, or what is after it, of all keys.
+/// If a cutover decides in the middle of a query, the query sees either the state before it or the one after
+/// it, for all keys.
 #[test]
 fn a_decision_in_between_is_asked_about_again() {
     let cluster = stage(&[]);
-    // Whoever makes a view for a reader waits for somebody: the query has asked what is where, and has no snapshot yet.
+    // The creation of the reader's view waits here. The query has asked which shard has what, and has no
+    // snapshot yet.
     by_superuser(
         &cluster,
         1,
@@ -198,7 +200,7 @@ fn a_key_is_hidden_by_bucket_and_by_range_as_well() {
     }
 }
 
-/// What was given up on a shard that comes back is there until it is cleaned up.
+/// Rows on a lost shard that comes back are there until they are cleaned up.
 #[test]
 #[ignore = "make test-all: the source alone; make test has queries::attacks::a_lost_source_that_comes_back_is_not_counted"]
 fn what_a_lost_shard_has_left_is_hidden_as_well() {
@@ -218,7 +220,7 @@ fn what_a_lost_shard_has_left_is_hidden_as_well() {
     assert_eq!(error(&mut analyst(&cluster), ASK).0, "55000");
     master.batch_execute(&astray.replace("shard_b", "shard_a")).unwrap();
     master.batch_execute("SELECT shard_cleanup('shard_b')").unwrap();
-    // Copied rows are left to whoever has seen them.
+    // The copied rows are left to the operator.
     by_superuser(&cluster, 1, "DELETE FROM items");
     assert_eq!(ask(&mut analyst(&cluster)), ALL);
 }
@@ -254,13 +256,13 @@ fn what_reads_past_what_is_hidden_is_refused() {
     ] {
         let quoted = format!("SELECT shard_query_json($q${query}$q$, shards => '{{shard_b}}')");
         let (state, message) = error(&mut client, &quoted);
-        // A package's may have been built without XML.
+        // A package's server may have been built without XML.
         if state == "0A000" && may_lack() {
             continue;
         }
         let says =
             format!("shard \"shard_b\": {what} may return rows that split {} has on two shards", split.id);
-        // Of a table that inherits, either is named: the parent by a server before 18.
+        // For a table that inherits, either table is named. A server before 18 names the parent.
         let message = message.replace("public.", "").replace("table heir", "table items");
         assert_eq!((state.as_str(), message), ("55000", says), "{query}");
     }
@@ -286,7 +288,7 @@ fn nobody_asks_as_the_mover_and_no_reader_writes() {
     let mut client = cluster.master.connect(DATABASE, "nobody").unwrap();
     let (state, message) = error(&mut client, "SELECT shard_query_json('SELECT 1')");
     assert_eq!((state.as_str(), message.as_str()), ("42501", "role \"nobody\" has no login for the shards"));
-    // A superuser is not asked for less.
+    // A superuser is also asked for a login.
     assert_eq!(outcome(&mut master, "SELECT shard_query_json('SELECT 1')"), "42501");
     for call in [
         "SELECT shard_login_set('nobody', 'reader')",
@@ -295,7 +297,7 @@ fn nobody_asks_as_the_mover_and_no_reader_writes() {
     ] {
         assert_eq!(outcome(&mut client, call), "42501", "{call}");
     }
-    // The rights of a role with a login bring it along, those of two have to be chosen.
+    // Inherited rights of a role with a login include the login. Of two logins one must be chosen.
     master.batch_execute("GRANT analyst TO nobody").unwrap();
     assert_eq!(
         json(&mut client, "shard_query_json('SELECT session_user AS who')"),
@@ -315,7 +317,7 @@ fn nobody_asks_as_the_mover_and_no_reader_writes() {
         [r#"{"who": "reader"}"#; 2]
     );
 
-    // Whoever may write there does not do it by a query.
+    // A login that may write there cannot do so in a query.
     master.batch_execute("SELECT shard_login_set('analyst', 'app'), shard_login_set('analyst', 'reader', shard => 'shard_b')").unwrap();
     by_superusers(
         &cluster,
@@ -357,7 +359,7 @@ fn nobody_asks_as_the_mover_and_no_reader_writes() {
     let listed = "SELECT role || ' ' || coalesce(shard, '*') || ' ' || username FROM shard_logins()";
     let listed: Vec<String> = master.query(listed, &[]).unwrap().iter().map(|row| row.get(0)).collect();
     assert_eq!(listed, ["analyst * app", "analyst shard_b reader", "second * app"]);
-    // What a caller has made is run by nobody but the caller.
+    // Only the caller runs what the caller has made.
     master.batch_execute("GRANT CREATE ON SCHEMA public TO analyst").unwrap();
     client
         .batch_execute(

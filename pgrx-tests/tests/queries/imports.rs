@@ -1,10 +1,11 @@
-//! Tables of all shards as foreign tables of the master: the same promises as of a question to all shards, by plain SQL.
+//! Tables of all shards as foreign tables of the master. They give the same guarantees as a query over all
+//! shards, with plain SQL.
 
-use shardmaster_tests::asking::{analyst, error, nobody_works_on};
 use shardmaster_tests::cluster::DATABASE;
 use shardmaster_tests::env::is_long_run;
 use shardmaster_tests::fixture::{self, LIMIT, by_owner, by_superuser, by_superusers};
-use shardmaster_tests::importing::{dba, import, imported, plan, texts};
+use shardmaster_tests::foreign_tables::{dba, import, imported, plan, texts};
+use shardmaster_tests::queries::{analyst, error, nobody_works_on};
 use shardmaster_tests::server::Stop;
 use shardmaster_tests::split::Split;
 use shardmaster_tests::wait;
@@ -70,7 +71,7 @@ fn tables_of_all_shards_are_read_by_plain_sql() {
         ),
         "{shown}"
     );
-    // A cursor takes rows as it needs them.
+    // A cursor fetches rows as it needs them.
     client.batch_execute("BEGIN; DECLARE c CURSOR FOR SELECT id FROM shards.items").unwrap();
     assert_eq!(texts(&mut client, "FETCH 7 FROM c").len(), 7);
     client.batch_execute("SAVEPOINT s; CLOSE c; ROLLBACK TO s; FETCH 5 FROM c; COMMIT").unwrap_err();
@@ -78,7 +79,7 @@ fn tables_of_all_shards_are_read_by_plain_sql() {
     nobody_works_on(&cluster);
 }
 
-/// It is asked as whoever reads, whoever owns the table or a view of it; nobody writes.
+/// The query runs with the login of the reader, whoever owns the table or a view of it. Nobody can write.
 #[test]
 fn whoever_reads_asks_as_himself() {
     let cluster = imported(&[]);
@@ -114,7 +115,7 @@ fn whoever_reads_asks_as_himself() {
     client.batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ").unwrap();
     assert_eq!(error(&mut client, "SELECT * FROM shards.items").0, "25001");
     client.batch_execute("ROLLBACK").unwrap();
-    // What is not the wrapper's to know, and what it may not be told.
+    // Options that the wrapper does not know, and those that it does not accept.
     let mut dba = dba(&cluster);
     for (statement, state) in [
         ("CREATE FOREIGN TABLE shards.a (id int) SERVER shardmaster OPTIONS (keyspace 'default')", "HV00J"),
@@ -184,13 +185,13 @@ fn each_key_is_there_once_while_splits_go_there_and_back() {
     });
 }
 
-/// A key whose shard has moved it after it was looked up, and before it was asked, is looked up again.
+/// A key that its shard has moved between the lookup and the query is looked up again.
 #[test]
 #[ignore = "make test-all: the same by foreign tables; make test has queries::exactly_once::a_decision_in_between_is_asked_about_again"]
 fn a_key_that_is_just_moved_is_found() {
     let cluster = imported(&[]);
     let split = fixture::completed(&cluster);
-    // The finished split is hidden nowhere: what a single shard is asked for is by the route alone.
+    // The finished split is hidden nowhere. A query of a single shard depends on the route alone.
     split.finish(LIMIT).unwrap();
     by_superusers(&cluster, "INSERT INTO items VALUES ('apart', 1, 'x', 1)");
     let mut master = cluster.superuser().unwrap();
@@ -200,14 +201,14 @@ fn a_key_that_is_just_moved_is_found() {
     assert_eq!(texts(&mut client, query), ["1"]);
     by_owner(&cluster, 0, "DELETE FROM items WHERE tenant = 'apart'");
     assert_eq!(texts(&mut client, query), ["0"]);
-    // Of all keys together it is both.
+    // Over all keys together it finds both.
     assert_eq!(texts(&mut client, "SELECT count(*) FROM shards.items WHERE tenant || '' = 'apart'"), ["1"]);
     assert_eq!(
         texts(&mut client, "SELECT count(*) FROM shards.items WHERE tenant IN ('apart', 'nowhere')"),
         ["1"]
     );
     by_owner(&cluster, 0, "INSERT INTO items VALUES ('apart', 1, 'x', 1), ('apart', 2, 'x', 2)");
-    // Whoever connects waits, and the key is routed elsewhere meanwhile.
+    // The connection waits, and the key is routed elsewhere meanwhile.
     by_superuser(&cluster, 0, "CREATE FUNCTION hold() RETURNS text LANGUAGE sql AS 'SELECT ''''::text'");
     let mut held = cluster.servers[0].superuser(DATABASE).unwrap();
     held.batch_execute("BEGIN; LOCK TABLE pg_catalog.pg_db_role_setting IN ACCESS EXCLUSIVE MODE").unwrap();
@@ -221,7 +222,7 @@ fn a_key_that_is_just_moved_is_found() {
     });
 }
 
-/// One that needs a single shard does not need the others.
+/// A query that needs a single shard does not need the others.
 #[test]
 fn a_key_is_asked_of_its_own_shard() {
     let mut cluster = imported(&[]);
@@ -241,7 +242,7 @@ fn a_key_is_asked_of_its_own_shard() {
     }
 }
 
-/// Columns as they are on the shards by now; nothing of what a shard says is SQL.
+/// The columns are those that the shards have now. Nothing that a shard says is executed as SQL.
 #[test]
 fn columns_follow_the_shards() {
     let cluster = imported(&[]);
@@ -269,7 +270,7 @@ fn columns_follow_the_shards() {
     let row = "SELECT feels, \"a\"\") SERVER x; --\", list, at = '2026-01-01' FROM shards.items WHERE id = 2 AND feels = 'glad' AND \"a\"\") SERVER x; --\" = 'odd'";
     assert_eq!(texts(&mut client, row), ["glad odd {sad,NULL} t"]);
     assert_eq!(texts(&mut client, &row.replace("feels = ", "feels || '' = ")), ["glad odd {sad,NULL} t"]);
-    // One shard alone has another type: said by name, and no value is taken for another.
+    // Only one shard has another type. It is named, and no value is misread.
     by_owner(
         &cluster,
         1,
@@ -288,7 +289,7 @@ fn columns_follow_the_shards() {
     assert_eq!(error(&mut dba(&cluster), "SELECT shard_import()").0, "42704");
 }
 
-/// A change of columns would run checks of tables that inherit, as whoever imports.
+/// Changing columns would run checks of inheriting tables as the role that imports.
 #[test]
 fn what_is_somebody_elses_or_inherited_from_is_not_altered() {
     let cluster = imported(&[]);
@@ -321,10 +322,10 @@ fn what_is_somebody_elses_or_inherited_from_is_not_altered() {
         .unwrap();
     let there = ("42710".to_owned(), "relation \"shards.mine\" already exists".to_owned());
     assert_eq!(error(&mut dba(&cluster), "SELECT shard_import()"), there);
-    // To a superuser all of them are somebody else's.
+    // To a superuser all of them belong to somebody else.
     assert_eq!(error(&mut master, "SELECT shard_import()").0, "42710");
     nobody.batch_execute("DROP TABLE shards.child; DROP FOREIGN TABLE shards.mine").unwrap();
-    // Of the caller's own, too.
+    // This also applies to the caller's own tables.
     let mut own = dba(&cluster);
     own.batch_execute(
         "CREATE FOREIGN TABLE shards.mine (tenant text, id int) SERVER shardmaster OPTIONS (keyspace 'default', table_name 'mine');
@@ -339,7 +340,7 @@ fn what_is_somebody_elses_or_inherited_from_is_not_altered() {
     assert!(made.contains(&("shards.mine".to_owned(), "altered".to_owned())), "{made:?}");
 }
 
-/// A table in a schema of its own is read in it, whatever the namespaces have, also while a split hides rows of it.
+/// A table in its own schema is read there, whatever the namespaces have, also while a split hides rows of it.
 #[test]
 #[ignore = "make test-all: a schema of its own; make test has tables_of_all_shards_are_read_by_plain_sql"]
 fn a_table_in_a_schema_is_that_one() {
@@ -365,11 +366,11 @@ fn a_table_in_a_schema_is_that_one() {
     assert_eq!(texts(&mut client, query), ["2"]);
 }
 
-/// Each of the server's own types: what is asked of the shards is what is found here.
+/// For each type of the server, the conditions that are sent to the shards find the same rows as local ones.
 #[test]
 fn conditions_find_what_they_find_here() {
     let cluster = imported(&[]);
-    // Every fifth type, and in long runs each.
+    // Long runs try each type, and others every fifth.
     let step = if is_long_run() { 1 } else { 5 };
     let (mut statements, mut rows_of) = (String::new(), String::new());
     let mut policies = String::from("SELECT shard_keyspace_add('zoo', 'directory', key_type => 'int')");
@@ -432,7 +433,7 @@ fn conditions_find_what_they_find_here() {
     assert!(asked > 80 / step as i32, "{asked} conditions were the shards'");
 }
 
-/// What has been asked for ends with the query: cancelled, failed, or left by its cursor.
+/// The shards' work ends with the query, whether it is cancelled, fails, or its cursor is closed.
 #[test]
 fn nothing_is_left_where_it_ends_early() {
     let cluster = imported(&[]);

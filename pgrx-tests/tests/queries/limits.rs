@@ -1,8 +1,8 @@
-//! Questions to all shards have an end, whatever a shard does, and take no more memory than a row.
+//! Queries over all shards end, whatever a shard does, and take no more memory than a row.
 
-use shardmaster_tests::asking::{analyst, error, json, nobody_works_on, stage};
 use shardmaster_tests::cluster::{DATABASE, MOVER};
 use shardmaster_tests::fixture::{by_owner, by_superuser};
+use shardmaster_tests::queries::{analyst, error, json, nobody_works_on, stage};
 use std::time::Duration;
 
 #[test]
@@ -10,7 +10,7 @@ fn a_shard_that_does_not_answer_is_named_in_time() {
     let cluster = stage(&[]);
     let mut client = analyst(&cluster);
     let call = |query: &str, more: &str| format!("shard_query_json($q${query}$q${more})");
-    // One with another schema.
+    // One shard has another schema.
     by_owner(&cluster, 1, "ALTER TABLE items RENAME COLUMN val TO value");
     let select = |text: String| format!("SELECT * FROM {text}");
     let (state, message) = error(&mut client, &select(call("SELECT val FROM items", "")));
@@ -37,7 +37,7 @@ fn a_shard_that_does_not_answer_is_named_in_time() {
         "42804"
     );
     by_owner(&cluster, 1, "ALTER TABLE items RENAME COLUMN value TO val");
-    // One that hangs while it works, and one that hangs before.
+    // One shard hangs while it works, and one hangs before.
     let sleep = "SELECT CASE WHEN count(*) = 0 THEN pg_sleep(60) END FROM items";
     let began = std::time::Instant::now();
     let (state, message) = error(&mut client, &select(call(sleep, ", timeout => '2 s'")));
@@ -58,13 +58,13 @@ fn a_shard_that_does_not_answer_is_named_in_time() {
     cluster.servers[1].wake().unwrap();
     assert!(began.elapsed() < Duration::from_secs(30));
     nobody_works_on(&cluster);
-    // One that is down.
+    // One shard is down.
     by_superuser(&cluster, 1, "ALTER ROLE reader NOLOGIN");
     assert_eq!(error(&mut client, &select(call("SELECT 1", ""))).0, "08006");
     by_superuser(&cluster, 1, "ALTER ROLE reader LOGIN");
 }
 
-/// As a split goes on to the next host of a shard where one is silent, so does a query.
+/// A query goes on to the next host of a shard if one is silent, as a split does.
 #[test]
 fn a_silent_host_is_left_for_the_next_one() {
     let cluster = stage(&["shardmaster.remote_timeout = '1s'"]);
@@ -101,7 +101,7 @@ fn a_limit_and_a_cancel_end_it_everywhere() {
         json(&mut client, "shard_query_json('SELECT count(*) FROM items')"),
         [r#"{"count": 0}"#, r#"{"count": 600}"#]
     );
-    // A cursor is read as far as somebody reads it.
+    // A cursor fetches only as far as it is read.
     let mut transaction = client.transaction().unwrap();
     transaction.batch_execute(&format!("DECLARE c CURSOR FOR SELECT shard_query_json('{endless}')")).unwrap();
     assert_eq!(transaction.query("FETCH 5 FROM c", &[]).unwrap().len(), 5);
@@ -121,7 +121,7 @@ fn memory_is_bounded_whatever_comes() {
         let line = status.lines().find(|line| line.starts_with(what)).unwrap();
         line.split_whitespace().nth(1).unwrap().parse().unwrap()
     };
-    // What is freed at the end counts as well: the most that there was at any time.
+    // Memory that is freed at the end counts as well: this is the peak.
     let before = status("VmRSS:");
     let rows = "SELECT i, repeat(''x'', 100) AS text FROM generate_series(1, 500000) i";
     for call in [

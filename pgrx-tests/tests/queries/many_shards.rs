@@ -1,15 +1,16 @@
-//! A hundred shards, as databases of one server: what is asked of all takes the memory of a few rows, and has an end.
+//! A hundred shards, as databases of one server. A query of all takes the memory of a few rows, and ends.
 
 use postgres::Client;
-use shardmaster_tests::asking::{error, json};
 use shardmaster_tests::cluster::{Cluster, DATABASE, MOVER, OWNER};
 use shardmaster_tests::env::is_long_run;
 use shardmaster_tests::fixture::by_superuser;
+use shardmaster_tests::queries::{error, json};
 use std::time::{Duration, Instant};
 
 const SHARDS: i64 = 100;
 
-/// All have a table `items` of ten rows; the role `analyst` asks them as `reader`, `dba` as `deployer`.
+/// Makes shards that all have a table `items` of ten rows. The role `analyst` queries them as `reader`, and
+/// `dba` as `deployer`.
 fn stage() -> Cluster {
     let config =
         ["fsync = off", "max_connections = 300", "max_files_per_process = 1000", "shared_buffers = 32MB"];
@@ -42,7 +43,7 @@ fn stage() -> Cluster {
     cluster
 }
 
-/// The most memory that a session's process has taken, and what it takes now, in kB.
+/// Returns the peak and the current memory of a session's process, in kB.
 fn memory(client: &mut Client) -> (u64, u64) {
     let pid: i32 = client.query_one("SELECT pg_backend_pid()", &[]).unwrap().get(0);
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
@@ -64,14 +65,14 @@ fn a_hundred_shards_are_asked_at_once() {
     let row = client.query_one(count, &[]).unwrap();
     assert_eq!((row.get::<_, i64>(0), row.get::<_, i64>(1)), (SHARDS, SHARDS * 10));
     println!("a count: {:?}", began.elapsed());
-    // More rows come than are kept of them.
+    // More rows arrive than are kept.
     let page = "SELECT string_agg(j ->> 'tenant' || (j ->> 'id') || (j ->> 's'), ' ') FROM shard_query_page(
         'SELECT tenant, id, current_setting(''shardmaster_query.shard'')::text AS s FROM items', '{id DESC,\"s COLLATE \\\"C\\\"\"}', 3) AS j";
     let found: String = client.query_one(page, &[]).unwrap().get(0);
     assert_eq!(found, "one10s001 one10s002 one10s003");
     rows_are_not_collected(&mut client);
     the_ill_ones_are_named(&cluster, &mut client);
-    // Which of them have drifted is one query.
+    // One query finds the shards that have drifted.
     by_superuser_of(&cluster, "s042", "ALTER TABLE items ADD note text");
     let mut dba = cluster.master.connect(DATABASE, "dba").unwrap();
     let began = Instant::now();
@@ -102,7 +103,7 @@ fn rows_are_not_collected(client: &mut Client) {
     }
 }
 
-/// One that hangs, one that lets nobody in, one that is of another form; the others answer.
+/// One shard hangs, one accepts no connections, and one has another schema. The others answer.
 fn the_ill_ones_are_named(cluster: &Cluster, client: &mut Client) {
     by_superuser_of(cluster, "s007", "ALTER TABLE items RENAME COLUMN val TO value");
     by_superuser_of(cluster, "postgres", "ALTER DATABASE s008 ALLOW_CONNECTIONS false");

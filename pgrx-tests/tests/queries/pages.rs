@@ -1,13 +1,13 @@
-//! Pages of all shards: each row is on one of them, in order.
+//! Pages of rows of all shards: each row is on one page, in order.
 
 use postgres::Client;
-use shardmaster_tests::asking::{analyst, error, stage};
 use shardmaster_tests::env::at_most;
 use shardmaster_tests::fixture::{self, by_owner, by_superuser};
+use shardmaster_tests::queries::{analyst, error, stage};
 
 const STATEMENT: &str = "SELECT tenant, id, code, val FROM items";
 
-/// All pages, read one behind the other.
+/// Reads all pages, one after the other.
 fn pages(client: &mut Client, order: &str, size: i32) -> Vec<String> {
     let call = "SELECT j::text FROM shard_query_page($1, $2::text::text[], $3, $4::text::jsonb) WITH ORDINALITY AS t (j, n) ORDER BY n";
     let mut all: Vec<String> = Vec::new();
@@ -32,7 +32,7 @@ fn each_row_is_on_one_page_and_in_order() {
     );
     let mut client = analyst(&cluster);
     client.batch_execute("SET DateStyle = 'German'; SET enable_nestloop = off").unwrap();
-    // What all rows in one table would give.
+    // This is the order that all rows in one table would have.
     let mut master = cluster.superuser().unwrap();
     master
         .batch_execute(
@@ -119,14 +119,14 @@ fn a_page_takes_no_more_memory_than_it_may() {
     let long = ("54000".to_owned(), "the rows of the page are longer than 256 MB".to_owned());
     for call in [
         "shard_query_page('SELECT i, repeat(''x'', 10000000) AS r FROM generate_series(1, 90) i', '{i}', 80, shards => '{shard_a}')",
-        // What it is ordered by is there several times.
+        // The sort key is repeated.
         r#"shard_query_page('SELECT repeat(md5(i::text), 100000) AS t FROM generate_series(1, 90) i', '{"t COLLATE \"C\""}', 40, shards => '{shard_a}')"#,
     ] {
         assert_eq!(error(&mut client, &format!("SELECT count(*) FROM {call}")), long);
     }
 }
 
-/// A name that is no column's may be a function of the whole row, which reads what a split has on two shards.
+/// A name that is no column may be a function of the whole row. It must not read rows that a split has on two shards.
 #[test]
 fn an_order_by_a_function_reads_past_no_split() {
     let cluster = stage(&[]);

@@ -1,11 +1,11 @@
-//! Foreign tables of all shards: what shards compare is what comes of it, in whatever plan.
+//! Foreign tables of all shards: conditions that the shards evaluate, in any plan.
 
-use shardmaster_tests::asking::{analyst, error};
 use shardmaster_tests::fixture::{by_superuser, by_superusers, state_of};
-use shardmaster_tests::importing::{dba, import, imported, plan, texts};
+use shardmaster_tests::foreign_tables::{dba, import, imported, plan, texts};
+use shardmaster_tests::queries::{analyst, error};
 
-/// What has come as a text is compared as the same text on the shards, and what cannot be is said, also where no row is left
-/// of it.
+/// A value that arrives as a text is compared as the same text on the shards. A value that cannot be sent is
+/// an error, even if no row is left.
 #[test]
 fn shards_compare_what_they_send() {
     let cluster = imported(&[]);
@@ -54,7 +54,7 @@ fn shards_compare_what_they_send() {
     }
 }
 
-/// Beside local tables that are read in parallel, and by whatever names the session goes.
+/// The plan may include local tables that are read in parallel, and the session may have any names.
 #[test]
 fn plans_and_names_of_the_session_do_not_matter() {
     let cluster = imported(&[]);
@@ -83,7 +83,7 @@ fn plans_and_names_of_the_session_do_not_matter() {
     );
 }
 
-/// However deep conditions are within each other, the server goes on.
+/// However deeply conditions are nested, the server survives.
 #[test]
 #[ignore = "make test-all: very deep conditions; make test has shards_compare_what_they_send"]
 fn conditions_within_each_other_end_somewhere() {

@@ -1,18 +1,18 @@
-//! Values come through a query as they are, whatever the settings of whoever asks.
+//! Values pass through a query unchanged, whatever the caller's settings.
 
 use postgres::{Client, SimpleQueryMessage};
-use shardmaster_tests::asking::{analyst, stage};
 use shardmaster_tests::cluster::DATABASE;
 use shardmaster_tests::fixture::by_superuser;
+use shardmaster_tests::queries::{analyst, stage};
 use shardmaster_tests::zoo::values::BUILTIN;
 use std::fmt::Write;
 
-/// By what texts are written and read, each other than usual.
+/// Settings for the input and output of texts, each with an unusual value.
 const ODD: &str = "SET DateStyle = 'SQL, DMY'; SET IntervalStyle = 'iso_8601'; SET extra_float_digits = -15; SET bytea_output = 'escape';
     SET TimeZone = 'America/St_Johns'; SET array_nulls = off; SET xmloption = document; SET standard_conforming_strings = off;
     SET backslash_quote = off; SET quote_all_identifiers = on";
 
-/// A table of each of the server's own types, and one of its arrays, with values that are hard to write.
+/// Returns a table for each type of the server and its array type, with values that are hard to represent.
 fn tables() -> (String, Vec<(String, String)>) {
     let mut statements = String::new();
     let mut tables = Vec::new();
@@ -31,7 +31,7 @@ fn tables() -> (String, Vec<(String, String)>) {
     (statements, tables)
 }
 
-/// As a client gets them.
+/// Returns the texts that a client gets.
 fn texts(client: &mut Client, table: &str) -> Vec<String> {
     let rows = client.simple_query(&format!("SELECT id, v, a FROM {table} ORDER BY id")).unwrap();
     let text = |message: &SimpleQueryMessage| match message {
@@ -41,7 +41,7 @@ fn texts(client: &mut Client, table: &str) -> Vec<String> {
     rows.iter().filter_map(text).collect()
 }
 
-/// As JSON each row is an object, whatever its columns are called, and a value is what it is as JSON here.
+/// As JSON, each row is an object, whatever its columns are called, and each value has its JSON form from here.
 #[test]
 fn json_is_that_of_the_row() {
     let cluster = stage(&[]);
@@ -75,7 +75,7 @@ fn values_come_as_they_are() {
         0,
         &format!("{statements}; GRANT SELECT ON ALL TABLES IN SCHEMA public TO reader"),
     );
-    // What it has to be like, in the master itself.
+    // The master itself has the expected result.
     let mut master = cluster.superuser().unwrap();
     let there = statements.replace("zoo_", "there_");
     master

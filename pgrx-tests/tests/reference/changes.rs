@@ -1,5 +1,5 @@
-//! Reference tables of which something changes while they are followed: the key, the type of it, what they refer to, the
-//! server of a shard or of the origin, and whether a shard is used.
+//! Changes while reference tables are followed: the key, its type, referenced tables, the server of a shard
+//! or of the origin, and whether a shard is used.
 
 use super::replication::{
     ADD, ALL, COUNTRIES, WAIT, alike, all, contents, held, master, refused, states, zoo,
@@ -19,7 +19,7 @@ fn a_table_may_have_another_key() {
         master(&cluster, &ADD.replace("countries", table));
     }
     alike(&cluster, &["countries", "pairs"]);
-    // The same columns, the other way round: what the queue has of them is to be read so.
+    // The key has the same columns in the opposite order, and the queue's entries must be read accordingly.
     for server in [1, 0] {
         run(&cluster, server, "ALTER TABLE pairs DROP CONSTRAINT pairs_pkey, ADD PRIMARY KEY (b, a)");
     }
@@ -31,7 +31,7 @@ fn a_table_may_have_another_key() {
     alike(&cluster, &["pairs"]);
     run(&cluster, 0, "UPDATE pairs SET val = 'again' WHERE a = 4; DELETE FROM pairs WHERE a = 5");
     alike(&cluster, &["pairs"]);
-    // A table by the same name with a key of another type: clients write, and all follow.
+    // A new table of the same name has a key of another type. Clients write, and all shards follow.
     for server in [1, 0] {
         run(
             &cluster,
@@ -75,7 +75,7 @@ fn what_refers_to_another_table_is_refused_by_name() {
 fn no_key_comes_where_a_table_is_not_filled() {
     let cluster = zoo(2);
     alike(&cluster, &ALL);
-    // The number of a table that is gone is another one's.
+    // The number of a removed table is assigned to another one.
     let numbers = "SELECT string_agg(ordinal::text, ' ' ORDER BY ordinal) FROM shardmaster.reference_table";
     let mut session = cluster.superuser().unwrap();
     master(&cluster, "SELECT shard_table_drop('prices')");
@@ -91,7 +91,7 @@ fn no_key_comes_where_a_table_is_not_filled() {
     assert_eq!(all(&mut session, place), "shard_a");
     cluster.fault("").unwrap();
     alike(&cluster, &ALL);
-    // So is what was on a shard that is another server.
+    // This also applies to a shard that is another server now.
     cluster.hold("reference_begin").unwrap();
     held(&cluster, "reference_begin");
     let conninfo = "SELECT conninfo FROM shardmaster.shard WHERE shard_key = 'shard_b'";
@@ -122,7 +122,7 @@ fn a_shard_that_is_not_used_is_told_to_be_behind() {
     alike(&cluster, &ALL);
 }
 
-/// What a dump has brought along counts transactions of the server that it was made on.
+/// The queue in a dump counts transactions of the server that was dumped.
 #[test]
 #[ignore = "make test-all: a dump of the origin; make test has reference::divergence::an_origin_may_fail_over"]
 fn an_origin_may_come_to_another_server() {
@@ -140,7 +140,7 @@ fn an_origin_may_come_to_another_server() {
     alike(&cluster, &ALL);
 }
 
-/// Names that mean different tables on all shards are those of one table on no other.
+/// A name that refers to different tables on most shards must not refer to one table twice on any shard.
 #[test]
 fn two_tables_are_one_on_no_shard() {
     let cluster = cluster_of(&[], COUNTRIES);

@@ -1,5 +1,5 @@
-//! What the queue of an origin does not tell of reference tables, and what only looks like a shard that follows: tables that
-//! are others by now, shards that came as copies of a disk, masters and origins that are back from before.
+//! Changes of reference tables that are in no queue, and shards that only seem to follow: replaced tables,
+//! shards that are copies of a disk, and masters and origins that were set back.
 
 use super::failures::restart_worker;
 use super::replication::{ADD, ALL, WAIT, alike, all, contents, held, master, refused, states, zoo};
@@ -19,7 +19,7 @@ fn filled(servers: usize) -> Cluster {
     cluster
 }
 
-/// A change on a copy is seen within some seconds.
+/// A change on a copy is noticed within some seconds.
 fn become_alike(cluster: &Cluster, server: usize, table: &str) {
     wait::until("it to be as its origin", Duration::from_secs(40), || {
         Ok((contents(cluster, 0, table) == contents(cluster, server, table)).then_some(()))
@@ -42,11 +42,11 @@ fn a_copy_that_is_another_table_is_filled_again() {
     let create = "CREATE TABLE countries (code text PRIMARY KEY, name text)";
     run(&cluster, 1, &format!("DROP TABLE countries; {create}"));
     become_alike(&cluster, 1, "countries");
-    // Whoever has another name is no copy any more.
+    // A table that was renamed is no longer a copy.
     run(&cluster, 1, &format!("ALTER TABLE countries RENAME TO former; {create}"));
     become_alike(&cluster, 1, "countries");
     may_write(&cluster, 1, "INSERT INTO former VALUES ('free')");
-    // No key comes before it is filled.
+    // No key arrives before the table is filled.
     cluster.hold("reference_applied").unwrap();
     run(&cluster, 1, &format!("DROP TABLE countries; {create}"));
     held(&cluster, "reference_applied");
@@ -81,7 +81,7 @@ fn what_was_written_past_a_guard_is_set_back() {
     assert_eq!(outcome(&mut session, "DELETE FROM countries"), "55000");
 }
 
-/// What the queue does not tell is waited for like what it tells.
+/// A wait also covers changes that are in no queue.
 #[test]
 #[ignore = "make test-all: what a wait knows; make test has what_was_written_past_a_guard_is_set_back"]
 fn a_wait_knows_what_is_in_no_queue() {
@@ -105,8 +105,8 @@ fn a_wait_knows_what_is_in_no_queue() {
     alike(&cluster, &["countries"]);
 }
 
-/// A shard that was made of the origin's disk captures what it is to be told, and one that is the origin's place from now
-/// on refuses its clients.
+/// A shard that was made of the origin's disk has the origin's capture. A shard that is at the origin's place
+/// from now on refuses its clients.
 #[test]
 #[ignore = "make test-all: a copy of a disk; make test has an_origin_may_fail_over"]
 fn a_server_may_come_to_another_end() {
@@ -133,7 +133,7 @@ fn a_server_may_come_to_another_end() {
     assert!(contents(&cluster, 1, "countries").iter().any(|row| row.contains("on the twin")));
 }
 
-/// The origin's standby takes its place, without the last that the origin has done.
+/// The origin's standby takes its place, without the origin's last changes.
 #[test]
 fn an_origin_may_fail_over() {
     let mut cluster = filled(3);
@@ -159,7 +159,7 @@ fn an_origin_may_fail_over() {
     alike(&cluster, &ALL);
 }
 
-/// What shards have of tables that the master does not know any more, and of workers that came after it.
+/// Shards have tables that the master no longer knows, and generations of later workers.
 #[test]
 #[ignore = "make test-all: a restored master; make test has reference::restored::a_shard_that_knows_nothing_any_more_keeps_its_rows"]
 fn a_master_may_be_back_from_before_a_table() {
@@ -173,7 +173,7 @@ fn a_master_may_be_back_from_before_a_table() {
     cluster.master.copy_disk().unwrap();
     master(&cluster, ADD);
     alike(&cluster, &ALL);
-    // Many have followed each other.
+    // Many workers have followed each other.
     master(&cluster, "UPDATE shardmaster.reference_set SET generation = generation + 100");
     restart_worker(&cluster);
     alike(&cluster, &ALL);
@@ -194,7 +194,7 @@ fn a_master_may_be_back_from_before_a_table() {
     alike(&cluster, &ALL);
 }
 
-/// One that hangs in the middle of a table holds the others up no longer than it takes to notice.
+/// A shard that hangs in the middle of a table delays the others only until this is noticed.
 #[test]
 #[ignore = "make test-all: a whole table; make test has lookups::consistency::a_shard_that_hangs_holds_up_its_own_keys_alone"]
 fn others_follow_while_one_hangs_in_a_whole_table() {
@@ -220,7 +220,7 @@ fn others_follow_while_one_hangs_in_a_whole_table() {
     alike(&cluster, &ALL);
 }
 
-/// What is committed while it is written down how far a shard is, it does not have by that.
+/// A change that commits while the position of a shard is recorded is not covered by that position.
 #[test]
 fn a_shard_has_no_more_than_when_its_origin_was_asked() {
     let cluster = filled(2);

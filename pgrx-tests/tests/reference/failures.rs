@@ -1,4 +1,4 @@
-//! Reference tables while servers and workers die, are silent, are full or come back from before.
+//! Reference tables while servers and workers die, are silent, are full or are set back.
 
 use super::replication::{
     ADD, ALL, COUNTRIES, WAIT, Writer, alike, all, contents, held, master, states, zoo,
@@ -7,7 +7,7 @@ use shardmaster_tests::cluster::{Cluster, DATABASE};
 use shardmaster_tests::env::at_most;
 use shardmaster_tests::fixture::{LIMIT, by_owner as run, by_superuser, cluster_of};
 use shardmaster_tests::server::Stop;
-use shardmaster_tests::strike::Strike;
+use shardmaster_tests::single_fault::SingleFault;
 use shardmaster_tests::wait;
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ pub fn end_worker(cluster: &Cluster) {
     master(cluster, &WORKER.replace("pid::text", "pg_terminate_backend(pid)"));
 }
 
-/// Another worker follows from now on.
+/// Ends the worker, and waits until another one follows.
 pub fn restart_worker(cluster: &Cluster) {
     let mut session = cluster.superuser().unwrap();
     let before = all(&mut session, WORKER);
@@ -36,15 +36,15 @@ fn who_dies_at_a_point_goes_on_right() {
     let writer = Writer::start(&cluster, 2);
     for point in ["begin", "snapshot", "applied", "durable", "committed", "consumed"] {
         for action in ["kill", "exit"].into_iter().take(at_most(1)) {
-            // Whoever comes by the point dies there.
-            Strike::arm(&cluster, &format!("reference_{point}"), action).unwrap().wait(LIMIT).unwrap();
+            // A worker that reaches the point dies there.
+            SingleFault::arm(&cluster, &format!("reference_{point}"), action).unwrap().wait(LIMIT).unwrap();
         }
     }
     assert!(writer.stop() > 20);
     alike(&cluster, &ALL);
 }
 
-/// Points that are come by once: what leads there is done while the fault waits.
+/// Points that are passed once: the action that leads there is done while the fault is armed.
 #[test]
 fn who_dies_while_it_installs_opens_or_removes_goes_on_right() {
     let cluster = zoo(2);
@@ -56,16 +56,16 @@ fn who_dies_while_it_installs_opens_or_removes_goes_on_right() {
     );
     for (point, lead) in [("attached", ""), ("installed", off), ("full", full), ("dropped", "")] {
         for action in ["kill", "exit"].into_iter().take(at_most(1)) {
-            let strike = Strike::arm(&cluster, &format!("reference_{point}"), action).unwrap();
+            let fault = SingleFault::arm(&cluster, &format!("reference_{point}"), action).unwrap();
             match point {
                 "attached" => end_worker(&cluster),
                 "dropped" => {
                     let mut asks = cluster.superuser().unwrap();
-                    strike.by(|| asks.batch_execute("SELECT shard_table_drop('countries')")).unwrap();
+                    fault.by(|| asks.batch_execute("SELECT shard_table_drop('countries')")).unwrap();
                 }
                 _ => by_superuser(&cluster, 0, &format!("SET lock_timeout = '20s'; {lead}")),
             }
-            strike.wait(LIMIT).unwrap();
+            fault.wait(LIMIT).unwrap();
             if point == "dropped" {
                 nothing_is_left_of_countries(&cluster);
                 master(&cluster, ADD);
@@ -122,7 +122,7 @@ fn others_follow_while_one_is_silent() {
 fn a_queue_that_is_full_costs_no_writer_anything() {
     let cluster = zoo(3);
     alike(&cluster, &ALL);
-    // A queue of a megabyte.
+    // The queue is limited to a megabyte.
     cluster.set("shardmaster.queue_max_size", "1MB").unwrap();
     let told = "SELECT max_bytes = 1024 * 1024 FROM shardmaster_agent.reference_origin";
     wait::until_true(&mut cluster.servers[0].superuser(DATABASE).unwrap(), "writers to be told", LIMIT, told)
@@ -144,7 +144,7 @@ fn a_queue_that_is_full_costs_no_writer_anything() {
         Ok(session.query_one(full, &[])?.get::<_, bool>(0).then_some(()))
     })
     .unwrap();
-    // Nothing of this is in a queue, and it commits once they are open again.
+    // No queue has this change, which commits once writers are allowed again.
     open.batch_execute(
         "BEGIN; UPDATE plans SET doc = '7' WHERE id = 9; INSERT INTO countries VALUES ('late')",
     )
@@ -161,7 +161,7 @@ fn a_queue_that_is_full_costs_no_writer_anything() {
     alike(&cluster, &ALL);
 }
 
-/// Another master in place of one that was lost: what that had left is removed, and then it is as with new shards.
+/// Another master replaces a lost one. The old one's remains are removed, and then the shards are like new ones.
 #[test]
 #[ignore = "make test-all: another master; make test has check::refusals::a_new_master_cleans_up_after_a_lost_one"]
 fn what_a_lost_master_has_left_is_removed() {
@@ -190,7 +190,7 @@ fn what_a_lost_master_has_left_is_removed() {
     alike(&cluster, &["countries"]);
 }
 
-/// Transactions that nobody knows any more, with numbers that are given out again.
+/// Transactions that nobody remembers, whose numbers are assigned again.
 #[test]
 #[ignore = "make test-all: shards of before; make test has reference::divergence::an_origin_may_fail_over"]
 fn what_was_set_back_is_copied_again() {

@@ -1,4 +1,4 @@
-//! Why a shard does not follow, in words that say what to do; and what stays with one shard alone.
+//! Reasons for which a shard does not follow, with their remedies, and problems that affect one shard alone.
 
 use super::replication::{ALL, WAIT, alike, all, contents, master, states, zoo};
 use shardmaster_tests::cluster::{Cluster, DATABASE};
@@ -6,7 +6,7 @@ use shardmaster_tests::fixture::{LIMIT, by_owner as run, by_superuser, outcome};
 use shardmaster_tests::wait;
 use std::time::Duration;
 
-/// Waits until all of these words are said of a shard: its state, error and hint.
+/// Waits until a shard's state, error and hint contain all of these words.
 fn says(cluster: &Cluster, shard: &str, words: &[&str]) {
     let query = format!(
         "SELECT concat_ws(' ', state, error, hint) FROM shard_reference_tables() WHERE shard = '{shard}' LIMIT 1"
@@ -33,7 +33,7 @@ fn rows_that_do_not_fit_are_told_with_what_helps() {
     says(&cluster, "shard_b", &["failed", "\"low\"", "shard_schema_diff('shard_a', 'shard_b')"]);
     run(&cluster, 1, "ALTER TABLE plans DROP CONSTRAINT low");
     follows_again(&cluster, &ALL);
-    // What each side computes is to be the same, too.
+    // Generated values must be the same on each side.
     let add = |by: i32| format!("ALTER TABLE plans ADD more int GENERATED ALWAYS AS (id * {by}) STORED");
     run(&cluster, 0, &add(3));
     run(&cluster, 1, &add(4));
@@ -50,7 +50,7 @@ fn rows_that_do_not_fit_are_told_with_what_helps() {
     follows_again(&cluster, &ALL);
 }
 
-/// What a subscription applies fires no trigger for statements.
+/// Changes that a subscription applies fire no statement triggers.
 #[test]
 #[ignore = "make test-all: a subscription; make test has ddl::concurrent::a_target_that_subscribes_to_its_source_is_refused"]
 fn a_copy_that_is_subscribed_is_refused() {
@@ -76,13 +76,13 @@ fn a_lock_that_is_in_the_way_is_told() {
     let mut client = cluster.servers[1].superuser(DATABASE).unwrap();
     client.batch_execute("BEGIN; SELECT FROM countries WHERE code = 'de' FOR UPDATE").unwrap();
     run(&cluster, 0, "DELETE FROM countries WHERE code = 'de'");
-    // It answers, and is not away.
+    // It answers, so it is not away.
     says(&cluster, "shard_b", &["following", "lock timeout", "pg_stat_activity"]);
     client.batch_execute("COMMIT").unwrap();
     alike(&cluster, &ALL);
 }
 
-/// A reader of one shard holds up what is to be taken off there, and nothing else.
+/// A reader of one shard delays what is to be removed there, and nothing else.
 #[test]
 #[ignore = "make test-all: a drop; make test has a_lock_that_is_in_the_way_is_told"]
 fn what_is_dropped_says_what_it_waits_for() {
@@ -111,7 +111,7 @@ fn what_is_dropped_says_what_it_waits_for() {
     run(&cluster, 1, "INSERT INTO countries VALUES ('free')");
 }
 
-/// Whoever tidies up on the origin keeps nobody from writing.
+/// Somebody who removes the queue on the origin stops no writer.
 #[test]
 #[ignore = "make test-all: a queue that is gone; make test has reference::divergence::what_was_written_past_a_guard_is_set_back"]
 fn a_queue_that_is_gone_is_made_again() {

@@ -1,4 +1,4 @@
-//! Reference tables: each shard has what their origin has.
+//! Reference tables: each shard has the rows of their origin.
 
 mod changes;
 mod divergence;

@@ -1,5 +1,5 @@
-//! Tables of a keyspace that are not sharded: global ones stay where they are, reference tables
-//! are on every shard as their origin has them.
+//! Tables of a keyspace that are not sharded. Global tables stay where they are, and reference tables are
+//! copied from their origin to every shard.
 
 use shardmaster_tests::cluster::{Cluster, DATABASE, MOVER as OWNER_LOGIN};
 use shardmaster_tests::fixture::{
@@ -22,13 +22,13 @@ pub fn master(cluster: &Cluster, statements: &str) {
     cluster.superuser().unwrap().batch_execute(statements).unwrap();
 }
 
-/// The SQLSTATE that a statement is refused with.
+/// Returns the SQLSTATE of a refused statement.
 pub fn refused(cluster: &Cluster, statement: &str) -> String {
     let error = cluster.superuser().unwrap().batch_execute(statement).unwrap_err();
     error.code().map(|state| state.code().to_owned()).unwrap_or_default()
 }
 
-/// The first column of a query, as one text.
+/// Returns the first column of a query, as one text.
 pub fn all(session: &mut postgres::Client, query: &str) -> String {
     let rows = session.query(query, &[]).unwrap();
     let texts = rows.iter().map(|row| row.get::<_, Option<String>>(0).unwrap_or_default());
@@ -91,7 +91,7 @@ fn a_global_table_stays_where_it_is() {
     split.finish(LIMIT).unwrap();
     let mut source = cluster.servers[0].superuser(DATABASE).unwrap();
     assert_eq!(all(&mut source, "SELECT code FROM countries"), "de");
-    // Nobody misses its rows on a shard, and no other shard is given the table.
+    // Its rows are not reported as misplaced, and no other shard gets the table.
     let mut session = cluster.superuser().unwrap();
     assert_eq!(
         all(&mut session, "SELECT table_name FROM shard_misplaced() WHERE table_name = 'countries'"),
@@ -105,14 +105,14 @@ fn a_global_table_stays_where_it_is() {
 pub const ADD: &str = "SELECT shard_table_add('countries', NULL, policy => 'reference', origin => 'shard_a')";
 pub const WAIT: &str = "SELECT shard_reference_wait(timeout => '60 s')";
 
-/// All rows of a table with all that they hold.
+/// Returns all rows of a table with all their columns.
 pub fn contents(cluster: &Cluster, server: usize, table: &str) -> Vec<String> {
     let query = format!("SELECT to_jsonb(t)::text FROM {table} t ORDER BY 1");
     let rows = cluster.servers[server].superuser(DATABASE).unwrap().query(&query, &[]).unwrap();
     rows.iter().map(|row| row.get(0)).collect()
 }
 
-/// At rest every shard has the same rows.
+/// Checks that every shard has the same rows when nothing changes.
 pub fn alike(cluster: &Cluster, tables: &[&str]) {
     master(cluster, WAIT);
     for table in tables {
@@ -140,7 +140,7 @@ pub fn states(cluster: &Cluster) -> String {
 fn every_shard_follows() {
     let cluster = cluster_of(&[], COUNTRIES);
     run(&cluster, 0, "INSERT INTO countries SELECT 'c' || i, i FROM generate_series(1, 3000) i");
-    // What is there is replaced.
+    // Existing rows are replaced.
     run(&cluster, 1, "INSERT INTO countries VALUES ('c1', 'x'), ('c2', 2), ('other', 'x')");
     master(&cluster, ADD);
     alike(&cluster, &["countries"]);
@@ -153,10 +153,10 @@ fn every_shard_follows() {
     );
     alike(&cluster, &["countries"]);
     assert_eq!(contents(&cluster, 1, "countries").len(), 3000);
-    // A key that nothing else has said anything of.
+    // Nothing else has mentioned this key yet.
     run(&cluster, 0, "UPDATE countries SET code = 'renamed' WHERE code = 'c6'");
     alike(&cluster, &["countries"]);
-    // Clients write on the origin alone.
+    // Clients can write on the origin alone.
     let mut session = cluster.servers[1].connect(DATABASE, OWNER_LOGIN).unwrap();
     for statement in ["DELETE FROM countries", "TRUNCATE countries", "INSERT INTO countries VALUES ('z')"] {
         let error = session.batch_execute(statement).unwrap_err();
@@ -176,7 +176,7 @@ fn every_shard_follows() {
     wait::until("nothing to be left", LIMIT, || {
         let left = "SELECT string_agg(relname, ' ' ORDER BY relname) FROM pg_class
                      WHERE relnamespace = to_regnamespace('shardmaster_agent') AND relkind = 'r'";
-        // What stays until the shard is dropped.
+        // These tables stay until the shard is dropped.
         Ok((all(&mut shard, left) == "master reference_ended").then_some(()))
     })
     .unwrap();
@@ -193,7 +193,7 @@ pub fn held(cluster: &Cluster, point: &str) {
     wait::until_true(&mut cluster.superuser().unwrap(), point, LIMIT, &query).unwrap();
 }
 
-/// One shard more, without its table.
+/// Adds a shard without the table.
 fn third(cluster: &mut Cluster) {
     cluster.add_server(Server::start("shard_c", &["fsync = off"]).unwrap()).unwrap();
 }
@@ -207,7 +207,7 @@ fn a_new_shard_is_filled_before_it_gets_keys() {
     third(&mut cluster);
     let assign = "SELECT shard_assign('new', 'shard_c')";
     assert_eq!(refused(&cluster, assign), "55000");
-    // What is missing is named, and the others follow meanwhile.
+    // The missing table is named, and the other shards follow meanwhile.
     let state =
         "SELECT concat_ws(' ', state, error, hint) FROM shard_reference_tables() WHERE shard = 'shard_c'";
     let mut session = cluster.superuser().unwrap();
@@ -242,7 +242,7 @@ fn a_new_shard_is_filled_before_it_gets_keys() {
     assert_eq!(states(&cluster), "countries shard_a shard_b following,countries shard_a shard_c following");
 }
 
-/// Everything that makes the order of changes matter.
+/// Tables with which the order of changes matters.
 const ZOO: &str = "CREATE TABLE plans (id int PRIMARY KEY, code text UNIQUE, amount numeric(8,2), doc jsonb, tags text[],
                                        twice int GENERATED ALWAYS AS (id * 2) STORED);
     CREATE TABLE prices (plan int REFERENCES plans ON UPDATE CASCADE ON DELETE CASCADE DEFERRABLE, at date, price money,
@@ -270,12 +270,12 @@ pub fn zoo(servers: usize) -> Cluster {
 
 pub const ALL: [&str; 3] = ["countries", "plans", "prices"];
 
-/// One round of a writer, by its number.
+/// Returns one round of a writer, by its number.
 fn writes(round: usize) -> String {
     let (a, b) = (round % 200 + 1, (round * 7) % 200 + 1);
     let c = 1000 + round;
     match round % 6 {
-        // Values that exclude each other change hands.
+        // Rows exchange unique values.
         0 => format!(
             "BEGIN; UPDATE plans SET code = 'x{c}' WHERE id = {a}; UPDATE plans SET code = 'p{a}', amount = {round} WHERE id = {b};
              UPDATE plans SET code = 'p{b}' WHERE id = {a}; COMMIT"
@@ -291,7 +291,7 @@ fn writes(round: usize) -> String {
     }
 }
 
-/// Writes on the origin until told to stop; unique values may be taken at the moment.
+/// A client that writes on the origin until it is stopped. Unique values may be taken at the moment.
 pub struct Writer {
     stop: Arc<AtomicBool>,
     handle: JoinHandle<usize>,
@@ -328,7 +328,7 @@ impl Writer {
 fn all_shards_are_alike_at_rest() {
     let cluster = zoo(3);
     master(&cluster, WAIT);
-    // Commits late, and what it wrote has an old number.
+    // This transaction commits late, and its changes have an old number.
     let mut late = cluster.servers[0].superuser(DATABASE).unwrap();
     late.batch_execute(
         "BEGIN; UPDATE plans SET amount = 99 WHERE id = 77; SAVEPOINT s; DELETE FROM countries",
@@ -372,7 +372,7 @@ fn a_shard_whose_columns_differ_stops_and_says_so() {
     wait::until("it to follow again", LIMIT, || Ok((!states(&cluster).contains("failed")).then_some(())))
         .unwrap();
     alike(&cluster, &ALL);
-    // Whose triggers were off for a while has to copy again.
+    // A table whose triggers were disabled for a while must be copied again.
     run(
         &cluster,
         0,
@@ -394,7 +394,7 @@ fn rows_that_others_refer_to_do_not_go() {
         run(&cluster, server, REFERS);
     }
     run(&cluster, 1, "INSERT INTO items VALUES ('other', 1, 'x', 1, 'de')");
-    // A change in place keeps nobody from referring to a row.
+    // An update of other columns does not prevent references to a row.
     let mut client = cluster.servers[1].superuser(DATABASE).unwrap();
     client.batch_execute("BEGIN; INSERT INTO items VALUES ('other', 2, 'x', 2, 'fr')").unwrap();
     run(&cluster, 0, "UPDATE countries SET name = 'changed'");
@@ -439,7 +439,7 @@ fn a_split_takes_no_row_where_what_it_refers_to_is_missing() {
     master(&cluster, WAIT);
     assert_eq!(split.findings_with_hints().unwrap().join("\n"), "");
     to_pending(&split);
-    // Rows that refer to what is not on the target yet wait for it, before the cutover and in it.
+    // Rows that refer to a row that the target lacks wait for it, before the cutover and in it.
     let stop = Arc::new(AtomicBool::new(false));
     let (told, mut session) = (stop.clone(), cluster.servers[0].superuser(DATABASE).unwrap());
     let writer = std::thread::spawn(move || {
@@ -481,14 +481,14 @@ fn a_split_takes_no_row_where_what_it_refers_to_is_missing() {
     assert_eq!(rows(&cluster, 1).len(), 300);
 }
 
-/// Rows on the target that refer to nothing.
+/// Counts rows on the target that refer to a missing row.
 fn dangling(cluster: &Cluster) -> String {
     let query = "SELECT count(*)::text FROM items i WHERE country IS NOT NULL
                     AND NOT EXISTS (SELECT FROM countries c WHERE c.code = i.country)";
     all(&mut cluster.servers[1].superuser(DATABASE).unwrap(), query)
 }
 
-/// Shards that are schemas of one database; a table with a schema of its own is the same one for all.
+/// Shards are schemas of one database. A table with its own schema is the same one for all.
 #[test]
 fn shards_may_be_schemas_of_one_database() {
     let cluster = Cluster::namespaces(2, &["fsync = off", "shardmaster.tail_interval = 20"]).unwrap();
@@ -516,7 +516,7 @@ fn shards_may_be_schemas_of_one_database() {
     assert_eq!(all(&mut session, "SELECT code FROM common.currencies ORDER BY 1"), "eur,usd");
 }
 
-/// A shard that is dropped is not asked: who drops it is told what stays there, and how it is ended.
+/// A dropped shard is not asked. The operator is told what stays there, and how it is removed.
 #[test]
 fn a_shard_that_goes_keeps_its_copies_and_says_so() {
     let mut cluster = cluster_of(&[], COUNTRIES);

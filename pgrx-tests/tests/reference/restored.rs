@@ -1,10 +1,10 @@
-//! A master that is restored to a time before its reference tables had another origin, or were taken out: what clients have
-//! written since stays, until an operator says which shard is the origin.
+//! A master that is restored to a time before its reference tables had another origin, or were removed. The
+//! writes of clients since then stay, until an operator says which shard is the origin.
 
 use super::replication::{ADD, WAIT, alike, all, contents, master, states, zoo};
+use shardmaster_tests::backups::{Disk, Dump};
 use shardmaster_tests::cluster::{Cluster, DATABASE};
 use shardmaster_tests::fixture::{LIMIT, by_owner as run, by_superuser};
-use shardmaster_tests::restoring::{Disk, Dump};
 use shardmaster_tests::server::Stop;
 use shardmaster_tests::wait;
 use std::time::Duration;
@@ -13,12 +13,12 @@ const DROP: &str = "SELECT shard_table_drop('countries')";
 const TAKEN_OUT: [&str; 2] = ["was taken out", "shard_table_drop"];
 const SHARDS: [&str; 3] = ["shard_a", "shard_b", "shard_c"];
 
-/// Longer than what follows takes to bring a table over.
+/// Waits longer than the worker needs to copy a table.
 fn some_turns() {
     std::thread::sleep(Duration::from_secs(3));
 }
 
-/// Nothing is left of the tables that were taken out.
+/// Waits until nothing is left of the removed tables.
 fn forgotten(cluster: &Cluster) {
     let query = "SELECT count(*) = 0 FROM shardmaster.reference_table WHERE dropped";
     wait::until_true(&mut cluster.superuser().unwrap(), "it to be forgotten", LIMIT, query).unwrap();
@@ -28,7 +28,7 @@ fn add(cluster: &Cluster, table: &str, origin: &str) {
     master(cluster, &ADD.replace("countries", table).replace("shard_a", origin));
 }
 
-/// A shard does not follow, and says why and what helps.
+/// Checks that a shard does not follow, and shows the reason and the remedy.
 fn fails(cluster: &Cluster, (table, shard): (&str, &str), [why, hint]: [&str; 2]) {
     let query = format!(
         "SELECT concat_ws(' ', state, error, 'HINT:', hint) FROM shard_reference_tables()
@@ -51,7 +51,7 @@ fn cleaned(cluster: &Cluster, shard: &str) -> String {
     all(&mut cluster.superuser().unwrap(), &format!("SELECT action FROM shard_cleanup('{shard}')"))
 }
 
-/// The restored master has its word by now: that of its shards is not lost by it.
+/// The restored master has another state by now, and the shards' own is not lost.
 fn keeps_what_was_written_at(cluster: &Cluster, server: usize) {
     for shard in ["shard_b", "shard_c"] {
         fails(cluster, ("countries", shard), TAKEN_OUT);
@@ -64,7 +64,7 @@ fn keeps_what_was_written_at(cluster: &Cluster, server: usize) {
     );
 }
 
-/// The operator says that it is the third one, by the calls that the hints name.
+/// The operator says that the third shard is the origin, by the calls that the hints name.
 fn said(cluster: &Cluster) {
     master(cluster, DROP);
     forgotten(cluster);
@@ -101,12 +101,12 @@ fn the_origin_that_shards_know_is_not_written_to() {
     run(&cluster, 2, "INSERT INTO countries VALUES ('written since')");
     disk.restore(&mut cluster).unwrap();
     keeps_what_was_written_at(&cluster, 2);
-    // Nothing of it goes while the restored master has another origin.
+    // Nothing of it is removed while the restored master has another origin.
     assert!(cleaned(&cluster, "shard_c").contains("kept: "));
     some_turns();
     assert!(has(&cluster, 2, "countries", "written since"));
     said(&cluster);
-    // And where no table of it is there any more: each shard has rows of its own.
+    // The tables are removed from the keyspace, and each shard has rows of its own.
     master(&cluster, DROP);
     forgotten(&cluster);
     for server in 0..3 {
@@ -118,7 +118,7 @@ fn the_origin_that_shards_know_is_not_written_to() {
     assert!(has(&cluster, 1, "countries", "own 1") && !has(&cluster, 1, "countries", "own 0"));
     said(&cluster);
     assert!(!has(&cluster, 1, "countries", "own 1") && has(&cluster, 1, "countries", "own 2"));
-    // The same by a dump, from before that again.
+    // This is the same with a dump, from before that.
     run(&cluster, 2, "DELETE FROM countries WHERE code = 'written since'");
     dump.restore(&cluster).unwrap();
     run(&cluster, 2, "INSERT INTO countries VALUES ('written since')");
@@ -128,7 +128,7 @@ fn the_origin_that_shards_know_is_not_written_to() {
     assert!(states(&cluster).contains("countries shard_c shard_a following"));
 }
 
-/// Numbers of tables and of sets are given out again by a master that was restored.
+/// A restored master assigns numbers of tables and sets again.
 #[test]
 #[ignore = "make test-all: numbers of tables; make test has a_shard_that_knows_nothing_any_more_keeps_its_rows"]
 fn a_number_is_not_taken_for_what_had_it() {
@@ -158,7 +158,7 @@ fn a_number_is_not_taken_for_what_had_it() {
     for table in ["extra", "countries"] {
         fails(&cluster, (table, "shard_b"), TAKEN_OUT);
     }
-    // The operator names another one than the shards know. A dump gives out the same number again.
+    // The operator names another origin than the shards know. A dump assigns the same number again.
     let known = "SELECT max(set_id)::text FROM shardmaster_agent.reference_origin";
     let known = all(&mut cluster.servers[2].superuser(DATABASE).unwrap(), known);
     master(&cluster, &format!("SELECT setval('shardmaster.reference_set_id_seq', {known} - 1)"));
@@ -172,7 +172,7 @@ fn a_number_is_not_taken_for_what_had_it() {
     assert!(cleaned(&cluster, "shard_c").contains("kept: "));
     some_turns();
     assert!(has(&cluster, 2, "countries", "written since") && has(&cluster, 1, "extra", "own"));
-    // At once: what follows may not have heard of it yet.
+    // This is called at once, when the worker may not know it yet.
     master(&cluster, DROP);
     for shard in SHARDS {
         let said = cleaned(&cluster, shard);
@@ -191,7 +191,8 @@ fn a_number_is_not_taken_for_what_had_it() {
     assert!(has(&cluster, 0, "countries", "written since") && has(&cluster, 2, "extra", "own"));
 }
 
-/// A shard that was dropped since has nothing left by which it would know that it was a copy, and rows of its own.
+/// A shard that was dropped since has nothing left by which it would know that it was a copy, and has rows of
+/// its own.
 #[test]
 fn a_shard_that_knows_nothing_any_more_keeps_its_rows() {
     let mut cluster = zoo(3);
@@ -203,7 +204,7 @@ fn a_shard_that_knows_nothing_any_more_keeps_its_rows() {
     run(&cluster, 2, "INSERT INTO countries VALUES ('its own')");
     disk.restore(&mut cluster).unwrap();
     fails(&cluster, ("countries", "shard_c"), ["no longer knows", "TRUNCATE"]);
-    // No key has moved: numbers of reservations that this master has forgotten are not given out again, either.
+    // No key has moved. Numbers of reservations that this master has lost are not assigned again either.
     let mut session = cluster.superuser().unwrap();
     assert_eq!(all(&mut session, "SELECT action FROM shard_adopt()"), "");
     let next = "SELECT nextval('shardmaster.shard_reservation_id_seq')::text";

@@ -1,5 +1,5 @@
-//! One database by two addresses: what decides is the database, not how a connection string
-//! writes where it is.
+//! One database with two addresses. Decisions depend on the database, and not on how a connection string
+//! writes its address.
 
 use postgres::Client;
 use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE, MOVER};
@@ -8,18 +8,18 @@ use shardmaster_tests::fixture::{
 };
 use shardmaster_tests::matrix::leftovers;
 use shardmaster_tests::relay::Relay;
+use shardmaster_tests::relayed_cluster::RelayedCluster;
 use shardmaster_tests::server::Stop;
 use shardmaster_tests::split::Split;
-use shardmaster_tests::stage::Stage;
 use shardmaster_tests::{standby, wait};
 use std::net::TcpListener;
 
-/// The server listens on a port of the loopback, too; the address of its database there.
+/// Makes the server listen on a port of the loopback as well, and returns the address of its database there.
 fn by_port(cluster: &mut Cluster, server: usize) -> String {
-    // Taken for a moment, so that nobody else's is found.
+    // The port is taken for a moment, so that it is a free one.
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let server = &mut cluster.servers[server];
-    // The name of the socket in its folder goes with the port.
+    // The name of the socket in its directory includes the port.
     server.configure(&["listen_addresses = '127.0.0.1'", &format!("port = {port}")]).unwrap();
     server.stop(Stop::Fast).unwrap();
     let socket = server.socket_dir();
@@ -57,7 +57,7 @@ fn keys_that_are_assigned_to_another_address_of_their_old_shard_are_let_in() {
     finished(&split);
     let mut client = client(&cluster);
     assert_eq!(insert(&mut client, 9001), "SM001");
-    // Its name is not free as long as it sends clients away.
+    // Its name stays in use as long as it redirects clients.
     let mut master = cluster.superuser().unwrap();
     let refused = master.batch_execute("SELECT shard_drop('shard_a')").unwrap_err();
     assert_eq!(state_of(&refused), "55006");
@@ -69,7 +69,7 @@ fn keys_that_are_assigned_to_another_address_of_their_old_shard_are_let_in() {
         .unwrap();
     wait::until("the redirect to end", LIMIT, || Ok((guards(&cluster) == 0).then_some(()))).unwrap();
     assert_eq!(leftovers(&mut source(&cluster)).unwrap(), Vec::<String>::new());
-    // What stays moves to the new name; then the old one is dropped.
+    // The other keys are assigned to the new name. Then the old one is dropped.
     master
         .batch_execute("SELECT shard_assign('stays', 'again', force => true), shard_drop('shard_a')")
         .unwrap();
@@ -116,7 +116,7 @@ fn a_part_of_a_range_is_let_in_at_another_address() {
     .unwrap();
 }
 
-/// A shard that cannot be asked keeps the redirect until it can.
+/// The redirect of a shard that cannot be asked stays until it can.
 #[test]
 fn a_shard_that_does_not_answer_is_asked_again() {
     let cluster = cluster(&[]);
@@ -143,7 +143,7 @@ fn a_shard_that_does_not_answer_is_asked_again() {
     .unwrap();
 }
 
-/// Waits until a worker has tried in vain.
+/// Waits until a worker's attempt has failed.
 fn wait_until_out_of_reach(split: &Split<'_>, shard: &str) {
     wait::until("the worker to say why", LIMIT, || {
         let waiting: Option<String> = split.metric("waiting_for")?;
@@ -152,7 +152,7 @@ fn wait_until_out_of_reach(split: &Split<'_>, shard: &str) {
     .unwrap();
 }
 
-/// Waits until a worker has seen that nothing of the redirect is to end.
+/// Waits until a worker has seen that the redirect is not to end.
 fn wait_until_kept(split: &Split<'_>) {
     wait::until("nothing to be waited for", LIMIT, || {
         let query =
@@ -162,12 +162,12 @@ fn wait_until_kept(split: &Split<'_>) {
     .unwrap();
 }
 
-/// What was to end when a shard is within reach again is not, where its keys lead by then: the
-/// last word on a key counts.
+/// A redirect that was to end when a shard is reachable again does not end if its keys are routed elsewhere
+/// by then. The last assignment of a key counts.
 #[test]
 #[ignore = "make test-all: a shard out of reach; make test has keys_that_are_assigned_to_another_address_of_their_old_shard_are_let_in"]
 fn a_key_that_is_assigned_away_again_is_refused_as_before() {
-    let stage = Stage::new(&[]);
+    let stage = RelayedCluster::new(&[]);
     let split = plan(&stage.cluster);
     finished(&split);
     let mut master = stage.cluster.superuser().unwrap();
@@ -186,7 +186,7 @@ fn a_key_that_is_assigned_away_again_is_refused_as_before() {
     wait_until_let_in(&mut client(&stage.cluster), 9001);
 }
 
-/// The same where the other word is said while the shard is being told of the one before.
+/// The other assignment is made while the shard is told of the previous one.
 #[test]
 #[ignore = "make test-all: another word meanwhile; make test has keys_that_are_assigned_to_another_address_of_their_old_shard_are_let_in"]
 fn a_key_that_is_assigned_away_while_its_redirect_ends_is_refused_as_before() {
@@ -210,12 +210,12 @@ fn a_key_that_is_assigned_away_while_its_redirect_ends_is_refused_as_before() {
     assert_eq!(guards(&cluster), 1);
 }
 
-/// A shard that has ended a redirect without being heard: the master does not go on telling of
-/// it, whatever was said since.
+/// A shard has ended a redirect, and its answer was lost. The master does not keep listing it, whatever
+/// happened since.
 #[test]
 #[ignore = "make test-all: what is told of it; make test has a_shard_that_does_not_answer_is_asked_again"]
 fn a_redirect_that_has_ended_unheard_is_not_told() {
-    let stage = Stage::new(&[]);
+    let stage = RelayedCluster::new(&[]);
     let split = plan(&stage.cluster);
     finished(&split);
     let mut owner = source(&stage.cluster);
@@ -234,8 +234,8 @@ fn a_redirect_that_has_ended_unheard_is_not_told() {
     assert_eq!(leftovers(&mut owner).unwrap(), Vec::<String>::new());
 }
 
-/// What a worker has learned of an address may not be so any more: where it was not just now,
-/// the servers are asked.
+/// What a worker has learned about an address may be outdated. If it has not learned it just now, the servers
+/// are asked.
 #[test]
 #[ignore = "make test-all: what was learned before; make test has a_shard_that_does_not_answer_is_asked_again"]
 fn what_was_learned_of_an_address_yesterday_does_not_count() {
@@ -256,7 +256,7 @@ fn what_was_learned_of_an_address_yesterday_does_not_count() {
     assert!(master.query_one(known, &[&address]).unwrap().get::<_, bool>(0));
 }
 
-/// A clone that was made after a split refuses what has left the original.
+/// A clone that was made after a split refuses keys that have left the original.
 #[test]
 #[ignore = "make test-all: what is left of a split; make test has a_clone_s_side_of_a_split_is_removed"]
 fn a_clone_s_redirect_is_found_and_removed() {
@@ -284,14 +284,14 @@ fn a_clone_s_redirect_is_found_and_removed() {
     assert_eq!(insert(&mut there, 9001), "ok");
     assert_eq!(insert(&mut client(&cluster), 9001), "SM001");
     assert!(master.query_opt(found, &[&split.id]).unwrap().is_none());
-    // The original's is none's orphan.
+    // The original's redirect is not an orphan.
     let cleanup = "SELECT count(*) FROM shard_cleanup('shard_a')";
     assert_eq!(master.query_one(cleanup, &[]).unwrap().get::<_, i64>(0), 0);
     cluster.servers.push(replica);
 }
 
-/// The same for one that was made in the middle of a split: its source's side captures there,
-/// too, and nobody takes what it queues.
+/// This clone was made in the middle of a split. The source's side also captures there, and nobody takes what
+/// it queues.
 #[test]
 fn a_clone_s_side_of_a_split_is_removed() {
     let mut cluster = cluster(&[]);
@@ -312,7 +312,7 @@ fn a_clone_s_side_of_a_split_is_removed() {
     cluster.servers.push(replica);
 }
 
-/// What a copy of the disk knows of itself is what the original knows.
+/// A copy of the disk has the same identity as the original.
 #[test]
 #[ignore = "make test-all: a copy of the disk; make test has a_clone_s_side_of_a_split_is_removed"]
 fn a_copy_of_the_disk_is_another_place() {
@@ -331,14 +331,14 @@ fn a_copy_of_the_disk_is_another_place() {
     assert_eq!(insert(&mut client(&cluster), 9001), "SM001");
     let known = "SELECT count(DISTINCT identity) = 2 AND count(*) = 3 FROM shardmaster.database_identity";
     assert!(master.query_one(known, &[]).unwrap().get::<_, bool>(0));
-    // A split between the two is none to itself.
+    // A split between the two is not a split of a shard with itself.
     let between = Split::plan(&cluster, "copy", "shard_a", &["moves"]).unwrap();
     let query = "SELECT count(*) FROM shard_split_check($1) WHERE NOT ok AND check_name IN ('two shards', 'two tables')";
     assert_eq!(master.query_one(query, &[&between.id]).unwrap().get::<_, i64>(0), 0);
     cluster.servers.push(replica);
 }
 
-/// Databases that are known to be two are not asked.
+/// Databases that are known to be different are not asked.
 #[test]
 #[ignore = "make test-all: how often it is asked; make test has a_shard_that_does_not_answer_is_asked_again"]
 fn shards_that_are_known_to_differ_are_not_asked() {
@@ -346,7 +346,7 @@ fn shards_that_are_known_to_differ_are_not_asked() {
     let split = plan(&cluster);
     finished(&split);
     let mut master = cluster.superuser().unwrap();
-    // Both were met by workers; that a key which has moved goes to its target is no question.
+    // Workers have met both. A key that was moved goes to its target without a question.
     master.batch_execute("SELECT shard_unassign('moves'), shard_assign('moves', 'shard_b')").unwrap();
     let asked = "SELECT count(*) FROM shardmaster.redirect WHERE asked_of IS NOT NULL OR ending";
     assert_eq!(master.query_one(asked, &[]).unwrap().get::<_, i64>(0), 0);
@@ -382,7 +382,7 @@ fn a_split_from_a_shard_to_itself_is_refused_by_name() {
         "reordered",
         &format!("connect_timeout=7 {}", cluster.servers[0].conninfo(DATABASE, MOVER)),
     );
-    // On paper, where the addresses say so.
+    // The plan is refused if the addresses alone show it.
     let mut master = cluster.superuser().unwrap();
     let refused =
         master.batch_execute("SELECT shard_split_plan('shard_a', 'reordered', '{moves}')").unwrap_err();
@@ -392,7 +392,7 @@ fn a_split_from_a_shard_to_itself_is_refused_by_name() {
         refused.to_string().contains(text) || refused.as_db_error().unwrap().message() == text,
         "{refused:?}"
     );
-    // By the check, and by the worker before it installs anything, where only the servers know.
+    // The check, and the worker before it installs anything, refuse it if only the servers know.
     let split = Split::plan(&cluster, "shard_a", "again", &["moves"]).unwrap();
     let text = "shards \"shard_a\" and \"again\" are the same: namespace \"public\" of one database";
     let query = "SELECT detail FROM shard_split_check($1) WHERE NOT ok AND check_name = 'two shards'";
@@ -403,8 +403,8 @@ fn a_split_from_a_shard_to_itself_is_refused_by_name() {
     assert_eq!(leftovers(&mut source(&cluster)).unwrap(), Vec::<String>::new());
 }
 
-/// A restored master sends clients to the shard by its other address: what keeps them off
-/// there is no orphan.
+/// A restored master routes clients to the shard by its other address. The redirect that refuses them there
+/// is not an orphan.
 #[test]
 #[ignore = "make test-all: a restored master; make test has masters::restored_redirects::a_redirect_of_a_range_stays_while_a_range_around_it_leads_to_it"]
 fn a_redirect_stays_while_another_address_of_its_shard_is_routed_to() {
@@ -426,7 +426,7 @@ fn a_redirect_stays_while_another_address_of_its_shard_is_routed_to() {
     assert_eq!(insert(&mut client(&cluster), 9001), "ok");
 }
 
-/// The master's own database is not another one because it has an address.
+/// The master's own database stays the same database if it has an address.
 #[test]
 fn nobody_is_trusted_in_the_masters_database_by_its_address() {
     let cluster = cluster(&[]);

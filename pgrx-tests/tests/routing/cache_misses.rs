@@ -1,5 +1,5 @@
-//! Keys that a session has not asked for yet, of shards that it knows: by the index of the entries alone, and the answer is
-//! what a statement would say.
+//! Keys that a session has not asked for yet, on shards that it knows. They are found by the index of the
+//! entries alone, and the answer is the same as that of a statement.
 
 use postgres::Client;
 use postgres::error::SqlState;
@@ -11,7 +11,8 @@ use std::time::Duration;
 const LIMIT: Duration = Duration::from_secs(60);
 const KEYS: i64 = 100;
 
-/// Keys 0 to 99, of even number on shard_a and of odd number on shard_b: of texts, of numbers, and by their hash.
+/// Makes keys 0 to 99, even ones on shard_a and odd ones on shard_b, in keyspaces of texts, of numbers, and
+/// of hashes.
 fn cluster() -> Cluster {
     let cluster = Cluster::namespaces(2, &["fsync = off", "shardmaster.route_wait_timeout = 10"]).unwrap();
     let mut master = cluster.superuser().unwrap();
@@ -26,7 +27,7 @@ fn cluster() -> Cluster {
     cluster
 }
 
-/// A client's session that knows both shards of each keyspace, for both intents.
+/// Opens a client's session that knows both shards of each keyspace, for both intents.
 fn session(cluster: &Cluster) -> Client {
     knowing(cluster.client().unwrap())
 }
@@ -38,7 +39,7 @@ fn knowing(mut client: Client) -> Client {
     client
 }
 
-/// How often tables have been read that a statement needs beside the entries', and the index of those.
+/// Returns how often the tables were read that a statement needs besides the entries, and the index of the entries.
 fn reads(client: &mut Client) -> (i64, i64) {
     let query = "SELECT (SELECT sum(seq_scan + coalesce(idx_scan, 0))::bigint FROM pg_stat_xact_all_tables
                           WHERE schemaname = 'shardmaster' AND relname IN ('keyspace', 'shard', 'routing_version')),
@@ -71,7 +72,7 @@ fn one_look_at_an_index_is_all_it_takes() {
         assert!(after.1 >= before.1 + 2 * 2 * (KEYS - 10), "{before:?}, {after:?}");
         client.batch_execute("COMMIT").unwrap();
     }
-    // Without a cache each is asked for by a statement.
+    // Without a cache, each key is looked up by a statement.
     let mut client = session(&cluster);
     client.batch_execute("SET shardmaster.route_cache_size = 0; BEGIN").unwrap();
     let before = reads(&mut client);
@@ -99,8 +100,8 @@ fn what_is_no_key_is_refused_as_a_statement_refuses_it() {
     assert_eq!(of(&mut client, "50", "n"), Ok("shard_a".into()));
 }
 
-/// Between the commit of a change and the word of it that sessions get: here that word never comes. An entry that has changed is
-/// told with its own version, and one that a split holds is held.
+/// The time between the commit of a change and the invalidation that sessions get, which never comes here. A
+/// changed entry is returned with its own version, and an entry that a split holds is held.
 #[test]
 fn an_entry_that_has_changed_is_told_with_its_version() {
     let cluster = cluster();
@@ -153,7 +154,7 @@ fn transactions_see_what_they_may() {
     assert_eq!((of(&mut client, "36"), of(&mut client, "34")), ("shard_a".into(), "shard_a".into()));
     assert!(client.query_one("SELECT shard_of('new')", &[]).is_err());
     client.batch_execute("ROLLBACK").unwrap();
-    // In the statement that changes it, and not committed by another session.
+    // The change is in the same statement, and not committed by another session.
     let mut client = knowing(cluster.superuser().unwrap());
     let query = "SELECT shard_assign('38', 'shard_b', force => true) > 0, shard_of('38')";
     assert_eq!(client.query_one(query, &[]).unwrap().get::<_, &str>(1), "shard_b");
@@ -171,7 +172,7 @@ fn transactions_see_what_they_may() {
     assert_eq!(of(&mut client, "40"), "shard_b");
 }
 
-/// Above a plan that parallel workers do a part of, in a transaction that has written.
+/// The plan has a part that parallel workers run, in a transaction that has written.
 #[test]
 fn keys_of_a_parallel_plan_are_found() {
     let cluster = cluster();
@@ -192,7 +193,7 @@ fn keys_of_a_parallel_plan_are_found() {
     }
 }
 
-/// An index that is made anew beside sessions, under another number each time, has no session fail.
+/// Rebuilding the index, with another number each time, causes no errors in other sessions.
 #[test]
 fn indexes_are_made_anew_meanwhile() {
     let cluster = cluster();

@@ -1,4 +1,4 @@
-//! The client's loop as the crate for applications has it, beside a split.
+//! The client's loop in the crate for applications, during a split.
 
 use native_tls::{Certificate, TlsConnector};
 use postgres::config::SslMode;
@@ -22,10 +22,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 const LIMIT: Duration = Duration::from_secs(180);
-/// Well below the time after which a router asks in any case.
+/// This is well below the time after which a router asks in any case.
 const TOLD: Duration = Duration::from_secs(10);
 
-/// One client: a router, and a session for each shard.
+/// A client: a router, and a session for each shard.
 struct App<'a> {
     cluster: &'a Cluster,
     router: Router,
@@ -38,7 +38,7 @@ impl App<'_> {
         App { cluster, router: router.unwrap(), sessions: HashMap::new() }
     }
 
-    /// Adds one to the tenant's counter, wherever that is.
+    /// Adds one to the tenant's counter, on whichever shard it is.
     fn count(&mut self, tenant: &str) -> Result<i64, postgres::Error> {
         let App { cluster, router, sessions } = self;
         router.call(tenant, LIMIT, |route| {
@@ -86,7 +86,7 @@ fn a_client_follows_its_tenant() {
             let mut counted = 0;
             while !stop.load(Ordering::Relaxed) {
                 counted += 1;
-                // Not one is lost, and none is done twice.
+                // No call is lost, and none is done twice.
                 assert_eq!(app.count("moves").unwrap(), counted);
                 wait::rest();
             }
@@ -99,7 +99,7 @@ fn a_client_follows_its_tenant() {
         counting.join().unwrap()
     });
     assert!(counted > 20);
-    // Told by the master, without having asked for it.
+    // The master has sent it without being asked.
     wait::until("the notification", TOLD, || Ok((!app.router.is_local("moves").unwrap()).then_some(())))
         .unwrap();
     assert!(app.router.is_local("stays").unwrap());
@@ -120,12 +120,12 @@ fn a_router_goes_on_without_the_master_and_listens_again() {
     let mut cluster = cluster();
     let mut router = App::new(&cluster).router;
     assert!(router.is_local("stays").unwrap());
-    // One session for questions, one that listens.
+    // One session asks, and one listens.
     let sessions = "SELECT count(*) = 2 FROM pg_stat_activity WHERE usename = 'app'";
     let mut master = cluster.superuser().unwrap();
     wait::until_true(&mut master, "both sessions", LIMIT, sessions).unwrap();
     assert_eq!(end_sessions(&cluster), 2);
-    // What was changed before it listens again, and after.
+    // One change happens before it listens again, and one after that.
     for shard in ["shard_b", "shard_a"] {
         master.execute("SELECT shard_assign('stays', $1, force => true)", &[&shard]).unwrap();
         let here = shard == "shard_a";
@@ -144,7 +144,7 @@ fn a_router_goes_on_without_the_master_and_listens_again() {
     wait::until("the notification", TOLD, || Ok((!router.is_local("stays").unwrap()).then_some(()))).unwrap();
 }
 
-/// One thread for all tasks. They go on while something is waited for.
+/// Makes a runtime with one thread for all tasks. They continue while something is awaited.
 fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
 }
@@ -156,7 +156,7 @@ fn async_router(cluster: &Cluster) -> impl Future<Output = AsyncRouter> {
 
 type Sessions = tokio::sync::Mutex<HashMap<String, tokio_postgres::Client>>;
 
-/// Adds one to the counter of the tenant that moves, on the shard of the route.
+/// Adds one to the counter of the moving tenant, on the shard of the route.
 async fn count_at(cluster: &Cluster, sessions: &Sessions, route: Route) -> Result<i64, postgres::Error> {
     let mut sessions = sessions.lock().await;
     if !sessions.contains_key(&route.shard_key) {
@@ -181,7 +181,7 @@ fn tasks_follow_their_tenant() {
         while !stop.load(Ordering::Relaxed) {
             counted += 1;
             let found = router.call("moves", LIMIT, |route| count_at(&cluster, &sessions, route)).await;
-            // Not one is lost, and none is done twice.
+            // No call is lost, and none is done twice.
             assert_eq!(found.unwrap(), counted);
         }
         counted
@@ -208,7 +208,7 @@ fn a_router_of_tasks_goes_on_without_the_master_and_listens_again() {
     let mut cluster = cluster();
     let runtime = runtime();
     let router = runtime.block_on(async_router(&cluster));
-    // What is said is heard meanwhile.
+    // Notifications arrive meanwhile.
     let route = |key: &str| {
         runtime.block_on(async {
             tokio::time::sleep(Duration::from_millis(10)).await;
@@ -225,7 +225,7 @@ fn a_router_of_tasks_goes_on_without_the_master_and_listens_again() {
     let assign = "SELECT shard_assign('stays', $1, force => true)";
     cluster.superuser().unwrap().execute(assign, &[&"shard_b"]).unwrap();
     told("shard_b");
-    // One session for both; what is changed while there is none is known as well.
+    // One session does both. A change while there is no session is noticed as well.
     assert_eq!(end_sessions(&cluster), 1);
     cluster.superuser().unwrap().execute(assign, &[&"shard_a"]).unwrap();
     told("shard_a");
@@ -239,7 +239,7 @@ fn a_router_of_tasks_goes_on_without_the_master_and_listens_again() {
     told("shard_b");
 }
 
-/// TCP leads to a server by TLS alone, with a certificate of an authority of one's own.
+/// Makes the server accept TCP by TLS alone, with a certificate of a private authority.
 fn with_tls(server: &mut Server, authority: &Authority) -> IpAddr {
     let (address, issued) = (tls::address(), authority.issue("localhost", 1).unwrap());
     tls::require(server, address, authority, &issued, "trust").unwrap();
@@ -277,7 +277,7 @@ fn a_router_speaks_tls_by_a_connector_of_ones_choice() {
     assert!(again.unwrap());
 }
 
-/// A program that follows a tenant, with TLS to the master and to both shards.
+/// Runs a program that follows a tenant, with TLS to the master and to both shards.
 fn follows(mut command: Command) {
     let mut cluster = cluster();
     let directory = Directory::new("client").unwrap();
@@ -302,7 +302,7 @@ fn follows(mut command: Command) {
     let counted = wait::until("the program to have counted", LIMIT, || {
         Ok(program.said().lines().next().map(str::to_owned))
     });
-    // What others say on the channel harms nobody.
+    // Other messages on the channel are harmless.
     let assign = "NOTIFY shardmaster, 'no JSON'; NOTIFY shardmaster, '[]';
                   SELECT shard_assign('stays', 'shard_b', force => true)";
     cluster.superuser().unwrap().batch_execute(assign).unwrap();
@@ -313,7 +313,7 @@ fn follows(mut command: Command) {
     assert_eq!((counted.unwrap(), program.said().lines().last()), (value.to_string(), Some("told")));
 }
 
-/// A program that lies where the package is installed.
+/// Returns a program that is where the package is installed.
 fn python(program: &str) -> Command {
     let mut command = Command::new("/usr/bin/python3");
     command.env("PYTHONDONTWRITEBYTECODE", "1").arg(env::program("python").unwrap().join(program));
@@ -337,8 +337,8 @@ fn an_application_with_django_follows_its_tenant() {
     follows(python("with_django.py"));
 }
 
-/// What libpq does where nothing is said of TLS: a server that has it is not talked to in clear, and
-/// one that has none, or lets nobody in by it, is reached.
+/// Without TLS settings libpq's rules apply: a server with TLS is not contacted without it, and a server
+/// without TLS, or one that accepts nobody by it, is reached without it.
 #[test]
 #[ignore = "make test-all: TLS; make test has a_client_in_javascript_follows_its_tenant"]
 fn a_client_in_javascript_prefers_tls() {
@@ -354,7 +354,7 @@ fn a_client_in_javascript_prefers_tls() {
              console.log(rows[0].ssl);
              await session.end();";
         let mut node = Command::new("node");
-        // Where the package is installed.
+        // This is where the package is installed.
         node.current_dir(env::program("javascript").unwrap()).args(["--input-type=module", "-e", script]);
         env::run(node.arg(format!("{conninfo}{more}"))).map(|said| said.trim().to_owned())
     };
@@ -368,7 +368,7 @@ fn a_client_in_javascript_prefers_tls() {
     }
     assert_eq!(asks(" sslmode=disable").unwrap(), "false");
     assert_eq!(asks(" channel_binding=prefer ssl_min_protocol_version=TLSv1.3").unwrap(), "true");
-    // Less than what was asked for is an error.
+    // If less than what was requested is supported, that is an error.
     for more in [" channel_binding=require", " require_auth=scram-sha-256", " ssl_min_protocol_version=SSLv3"]
     {
         assert!(asks(more).unwrap_err().to_string().contains("is not known"), "{more}");
@@ -398,19 +398,19 @@ fn a_client_in_go_follows_its_tenant() {
     follows(Command::new(env::program("go/follow").unwrap()));
 }
 
-/// A router in Go that is asked line by line.
-struct Asked {
+/// A router in Go that is queried line by line.
+struct GoRouter {
     program: Child,
     answers: Lines<BufReader<ChildStdout>>,
 }
 
-impl Asked {
-    fn new(cluster: &Cluster) -> Asked {
+impl GoRouter {
+    fn new(cluster: &Cluster) -> GoRouter {
         let mut command = Command::new(env::program("go/routes").unwrap());
         command.arg(cluster.master.conninfo(DATABASE, CLIENT)).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut program = command.spawn().unwrap();
         let answers = BufReader::new(program.stdout.take().unwrap()).lines();
-        Asked { program, answers }
+        GoRouter { program, answers }
     }
 
     fn route(&mut self, key: &str) -> String {
@@ -423,7 +423,7 @@ impl Asked {
     }
 }
 
-impl Drop for Asked {
+impl Drop for GoRouter {
     fn drop(&mut self) {
         self.program.kill().ok();
         self.program.wait().ok();
@@ -433,12 +433,12 @@ impl Drop for Asked {
 #[test]
 fn a_router_in_go_goes_on_without_the_master_and_listens_again() {
     let mut cluster = cluster();
-    let mut router = Asked::new(&cluster);
+    let mut router = GoRouter::new(&cluster);
     let assign = "SELECT shard_assign('stays', $1, force => true)";
     assert_eq!(router.route("stays"), "shard_a");
     cluster.superuser().unwrap().execute(assign, &[&"shard_b"]).unwrap();
     router.told("shard_b");
-    // One session for questions, one that listens; what is changed while there is none is known as well.
+    // One session asks, and one listens. A change while there is no session is noticed as well.
     assert_eq!(end_sessions(&cluster), 2);
     cluster.superuser().unwrap().execute(assign, &[&"shard_a"]).unwrap();
     router.told("shard_a");

@@ -1,4 +1,4 @@
-//! Where shards are, said and changed at run time.
+//! Endpoints of shards, which are shown and changed at run time.
 
 use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE, MOVER};
 use shardmaster_tests::env::is_long_run;
@@ -7,7 +7,7 @@ use shardmaster_tests::server::Stop;
 use shardmaster_tests::vault::Vault;
 use shardmaster_tests::wait;
 
-/// What `shard_check` says of a shard: items, and whether each is as it should be.
+/// Returns the items of `shard_check` for a shard, and whether each is ok.
 fn checked(cluster: &Cluster, shard: &str) -> Vec<(String, bool, String)> {
     let query = "SELECT item, ok, detail || coalesce(' HINT ' || hint, '') FROM shard_check($1)";
     let rows = cluster.superuser().unwrap().query(query, &[&shard]).unwrap();
@@ -18,7 +18,7 @@ fn item<'a>(found: &'a [(String, bool, String)], name: &str) -> &'a (String, boo
     found.iter().find(|(item, ..)| item == name).unwrap_or_else(|| panic!("{name} is not in {found:?}"))
 }
 
-/// A typo is mended while a split runs: its next step goes where the shard is.
+/// A typo is corrected while a split runs, and its next step connects to the right place.
 #[test]
 #[ignore = "make test-all: a split meanwhile; make test has sides_that_are_taken_for_each_other_lose_no_row"]
 fn a_split_follows_an_endpoint_that_is_changed() {
@@ -40,7 +40,7 @@ fn a_split_follows_an_endpoint_that_is_changed() {
     split.finish(LIMIT).unwrap();
 }
 
-/// What a newcomer wants to know of a shard.
+/// The facts about a shard that a newcomer wants to know.
 #[test]
 fn a_shard_is_looked_at() {
     let mut cluster = fixture::cluster(&[]);
@@ -50,7 +50,7 @@ fn a_shard_is_looked_at() {
     {
         assert!(item(&found, name).1, "{:?}", item(&found, name));
     }
-    // Tests may lose what a crash takes.
+    // The tests' servers may lose commits in a crash.
     assert!(!item(&found, "durability").1);
     assert!(item(&found, "right to write without firing triggers").1);
     let take = format!("REVOKE SET ON PARAMETER session_replication_role FROM {MOVER}");
@@ -69,7 +69,7 @@ fn a_shard_is_looked_at() {
     assert!(cluster.superuser().unwrap().query(known, &[]).unwrap().is_empty(), "it was not added");
 }
 
-/// Readers of a key that moves stay with the primary until its split has ended.
+/// Readers of a moving key use the primary until the split has ended.
 #[test]
 #[ignore = "make test-all: standbys; make test has a_shard_is_looked_at"]
 fn readers_go_to_a_standby_while_nothing_moves() {
@@ -101,7 +101,7 @@ fn readers_go_to_a_standby_while_nothing_moves() {
     assert!(!write.contains("standby"));
 }
 
-/// A session costs what libpq's own does, and one message: what is pinned, whose it is, which server.
+/// A session costs libpq's own messages and one more, with the pinned settings, its owner, and its server.
 #[test]
 #[ignore = "make test-all: what a session costs; make test has split::round_trips::a_step_that_finds_nothing_is_three_ways_there_and_back"]
 fn a_session_begins_with_one_message() {
@@ -114,7 +114,7 @@ fn a_session_begins_with_one_message() {
             let name = format!(" shardmaster split {} {purpose} ", split.id);
             let mut begun = 0;
             let mut messages: std::collections::BTreeMap<&str, usize> = Default::default();
-            // A message of several lines is continued by lines that begin otherwise.
+            // The further lines of a message begin differently.
             let is_message = |line: &&str| line.contains("statement: ") || line.contains("execute ");
             for line in log.lines().filter(|line| line.contains(&name)).filter(is_message) {
                 let number = messages.entry(line.split(' ').next().unwrap()).or_default();
@@ -130,9 +130,8 @@ fn a_session_begins_with_one_message() {
     }
 }
 
-/// Where an endpoint leads elsewhere by now: a target to its source, or each to the other. What was
-/// there before is known by what the split has installed there: nothing is copied onto itself, and
-/// nothing deleted for a copy.
+/// An endpoint leads elsewhere by now: a target's to its source, or each to the other. The split's objects
+/// show which side a server was. Nothing is copied onto itself, and nothing is deleted for a copy.
 #[test]
 fn sides_that_are_taken_for_each_other_lose_no_row() {
     let cluster = fixture::cluster(&["shardmaster.remote_timeout = 3000"]);
@@ -175,7 +174,7 @@ fn sides_that_are_taken_for_each_other_lose_no_row() {
     split.drop_guard().unwrap();
 }
 
-/// Whoever says where a shard is and whoever sets its credential take their locks in one order.
+/// Setting an endpoint and setting its credential take their locks in the same order.
 #[test]
 fn endpoints_and_credentials_are_changed_at_once() {
     let vault = Vault::new("scram-sha-256", &["deadlock_timeout = 100"]).unwrap();

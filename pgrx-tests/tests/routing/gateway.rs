@@ -1,5 +1,5 @@
-//! Gateways agree with the master: a real nginx and a real PgBouncer, with the
-//! configurations that the master writes.
+//! Gateways agree with the master: a real nginx and a real PgBouncer, with the configurations that the master
+//! generates.
 
 use postgres::Client;
 use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE, OWNER};
@@ -17,7 +17,7 @@ use std::time::Duration;
 
 const LIMIT: Duration = Duration::from_secs(180);
 
-/// A keyspace, its keys, and how requests carry them.
+/// A keyspace, its keys, and how requests contain them.
 struct Case {
     keyspace: &'static str,
     key_type: &'static str,
@@ -55,7 +55,7 @@ const CASES: [Case; 5] = [
         key_type: "uuid",
         key_from: "header:X-Document",
         set_up: "SELECT shard_keyspace_add('documents', 'hash', 16, key_type => 'uuid', shards => '{shard_a,shard_b}')",
-        // As people write them.
+        // The UUIDs have the forms that people use.
         keys: "SELECT CASE i % 4 WHEN 0 THEN md5(i::text)::uuid::text WHEN 1 THEN upper(md5(i::text)::uuid::text)
                                  WHEN 2 THEN md5(i::text) ELSE '{' || md5(i::text)::uuid || '}' END
                  FROM generate_series(1, 10000) i",
@@ -82,14 +82,14 @@ const CASES: [Case; 5] = [
                  SELECT shard_assign_range(NULL, '-100', 'shard_b', 'numbers');
                  SELECT shard_assign_range('-100', '4611686018427387905', 'shard_a', 'numbers');
                  SELECT shard_assign_range('4611686018427387905', NULL, 'shard_b', 'numbers')",
-        // Both sides of 2^62, where a double cannot tell them apart.
+        // The numbers are around 2^62, where a double cannot distinguish them.
         keys: "SELECT (4611686018427387904 + i)::text FROM generate_series(-20, 20) i
                UNION ALL SELECT (i - 5000)::text FROM generate_series(1, 9959) i",
         plan: "SELECT shard_split_plan_range('shard_a', 'shard_b', '-7', '1000', keyspace => 'numbers')",
     },
 ];
 
-/// 10,000 keys, some of them unkind.
+/// 10,000 keys, some of them difficult.
 const DIRECTORY_KEYS: &str = r#"
     CREATE TABLE directory_keys AS
     SELECT row_number() OVER () AS n, k FROM (
@@ -98,7 +98,7 @@ const DIRECTORY_KEYS: &str = r#"
         UNION ALL SELECT 'tenant-' || i FROM generate_series(1, 9979) i) keys"#;
 
 impl Case {
-    /// For files and sockets.
+    /// Returns a name for files and sockets.
     fn name(&self) -> String {
         self.keyspace.chars().filter(char::is_ascii_alphanumeric).collect()
     }
@@ -107,7 +107,7 @@ impl Case {
         format!("\"rows of {}\"", self.keyspace)
     }
 
-    /// Asks the gateway where a key lives.
+    /// Asks the gateway for the shard of a key.
     fn ask(&self, requests: &mut Requests, key: &str) -> (u16, String) {
         let (kind, name) = self.key_from.split_once(':').unwrap();
         let answer = match kind {
@@ -125,7 +125,7 @@ impl Case {
         answer.unwrap_or_else(|e| panic!("{} {key:?}: {e}", self.keyspace))
     }
 
-    /// Every key, and its shard as the master says it.
+    /// Returns every key, and its shard according to the master.
     fn routes(&self, master: &mut Client) -> Vec<(String, String)> {
         let query = format!("SELECT k, shard_of(k, 'read', $1) FROM ({}) AS keys(k)", self.keys);
         master.query(&query, &[&self.keyspace]).unwrap().iter().map(|row| (row.get(0), row.get(1))).collect()
@@ -143,7 +143,7 @@ impl Case {
         }
     }
 
-    /// Arguments of `shard_gateway_config`.
+    /// Returns arguments of `shard_gateway_config`.
     fn arguments(&self, nginx: &Nginx) -> [String; 4] {
         ["nginx".into(), self.keyspace.into(), self.key_from.into(), nginx.socket(&self.name())]
     }
@@ -159,7 +159,7 @@ impl Case {
     }
 }
 
-/// Two servers with the cases' tables, and a gateway for both of them.
+/// Makes two servers with the cases' tables, and a gateway for both of them.
 fn stage(cases: &[Case]) -> (Cluster, Nginx) {
     let cluster = Cluster::servers(2, &["fsync = off"]).unwrap();
     let mut master = cluster.superuser().unwrap();
@@ -188,8 +188,7 @@ fn stage(cases: &[Case]) -> (Cluster, Nginx) {
     (cluster, nginx)
 }
 
-/// The script that keeps the files, with these arguments. What it does within a test, it
-/// does because it was notified.
+/// Starts the script that keeps the files, with these arguments. Within a test, it acts only on notifications.
 fn keep(master: &Cluster, log: &Path, arguments: impl FnOnce(&mut Command)) -> Process {
     let mut command = Command::new("/usr/bin/python3");
     command.arg(env::program("shardmaster_gateway.py").unwrap());
@@ -206,7 +205,7 @@ fn create_gateway_role(master: &mut Client) {
 
 #[test]
 fn nginx_sends_each_key_where_the_master_says_also_after_splits() {
-    // A directory and buckets, and in long runs whatever else a keyspace may be.
+    // Long runs try all kinds of keyspaces, and others a directory and buckets.
     let cases = &CASES[..at_most(2).min(CASES.len())];
     let (cluster, mut nginx) = stage(cases);
     let mut master = cluster.superuser().unwrap();
@@ -240,7 +239,7 @@ fn nginx_sends_each_key_where_the_master_says_also_after_splits() {
     }
 }
 
-/// A split; returns a key that it has moved.
+/// Runs a split, and returns a key that it has moved.
 fn move_some(cluster: &Cluster, case: &Case) -> String {
     let mut master = cluster.superuser().unwrap();
     let before = case.routes(&mut master);
@@ -326,7 +325,7 @@ fn nginx_answers_for_shards_that_are_closed() {
     }
 }
 
-/// The service that is asked during a cutover is the one whose shard has the rows.
+/// During a cutover, requests go to the service whose shard has the rows.
 #[test]
 fn a_configuration_follows_the_decision_and_not_the_beginning_of_a_cutover() {
     let (cluster, nginx) = stage(&CASES[..1]);
@@ -343,7 +342,7 @@ fn a_configuration_follows_the_decision_and_not_the_beginning_of_a_cutover() {
     assert_ne!(case.config(&nginx, &mut master), before);
 }
 
-/// A configuration that does not pass leaves the gateway as it is.
+/// A configuration that fails the check leaves the gateway unchanged.
 #[test]
 fn the_script_puts_back_what_does_not_pass_the_check() {
     let (mut cluster, _nginx) = stage(&CASES[..1]);
@@ -360,15 +359,15 @@ fn the_script_puts_back_what_does_not_pass_the_check() {
         .unwrap();
     assert_eq!(fs::read_to_string(&file).unwrap(), "old");
     fs::write(&passes, "").unwrap();
-    // Not by the clock: a change is what it waits for.
+    // The script acts on the change, and not on its timer.
     let news =
         "NOTIFY shardmaster, 'no JSON'; NOTIFY shardmaster, '[]'; SELECT shard_assign('newcomer', 'shard_a')";
     master.batch_execute(news).unwrap();
     wait::until("the reload", LIMIT, || Ok(script.said().contains("reloaded").then_some(()))).unwrap();
     assert!(fs::read_to_string(&file).unwrap().contains("newcomer"));
-    // What others say on the channel is no reason to begin anew.
+    // Other messages on the channel do not make it start over.
     assert!(!script.said().contains("again in"), "{}", script.said());
-    // A master that goes away and comes back is followed again.
+    // It follows a master again that goes away and comes back.
     cluster.master.restart(Stop::Immediate).unwrap();
     wait::until("the script to notice", LIMIT, || Ok(script.said().contains("again in").then_some(())))
         .unwrap();
@@ -380,7 +379,7 @@ fn the_script_puts_back_what_does_not_pass_the_check() {
     assert!(script.is_running().unwrap());
 }
 
-/// Everybody may notify: what has come while the script rests is one look.
+/// Anybody may notify. All notifications during a pause of the script cause one look.
 #[test]
 fn a_flood_of_notifications_is_a_few_looks() {
     let (cluster, _nginx) = stage(&CASES[..1]);
@@ -404,7 +403,7 @@ fn a_flood_of_notifications_is_a_few_looks() {
     })
     .unwrap();
     let calls = "SELECT coalesce(sum(calls), 0)::bigint FROM pg_stat_user_functions WHERE funcname = 'shard_gateway_config'";
-    // Sessions tell of their calls a moment later.
+    // Statistics of calls are reported a moment later.
     let calls: i64 = wait::until("the number of calls", LIMIT, || {
         Ok(Some(master.query_one(calls, &[])?.get(0)).filter(|calls| *calls > 1))
     })
@@ -412,7 +411,7 @@ fn a_flood_of_notifications_is_a_few_looks() {
     assert!(calls < seconds + 6, "{calls} looks in {seconds} s");
 }
 
-/// One PgBouncer with the section that the master writes.
+/// Starts PgBouncer with the section that the master generates.
 fn pgbouncer(cluster: &Cluster) -> (Directory, Process) {
     let directory = Directory::new("pgbouncer").unwrap();
     let path = |name: &str| directory.join(name).display().to_string();
@@ -458,7 +457,7 @@ fn pgbouncer_leads_to_each_shard_by_its_name() {
     wait::until("pgbouncer to listen", LIMIT, || Ok(through(&directory, "shard_a").ok().map(drop))).unwrap();
     let place = |database: &str| -> (String, String) {
         let mut client = through(&directory, database).unwrap();
-        // The simple protocol: a transaction pooler knows no prepared statements.
+        // This uses the simple protocol, because a transaction pooler has no prepared statements.
         let query = "SELECT system_identifier, current_setting('search_path') FROM pg_control_system()";
         let rows = client.simple_query(query).unwrap();
         let row = rows.iter().find_map(|message| match message {

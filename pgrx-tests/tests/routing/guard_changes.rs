@@ -1,14 +1,14 @@
-//! Key guards and what owners, operators and addresses do to them: nobody is locked out by a
-//! guard that nobody tells anything, and none is said to be there that is not.
+//! Changes by owners and operators, and changed addresses, with key guards. A guard that gets no new keys
+//! locks nobody out, and a guard that is missing is not reported as present.
 
 use postgres::Client;
 use shardmaster_tests::cluster::{Cluster, DATABASE, MOVER, OWNER};
 use shardmaster_tests::fixture::{LIMIT, by_owner, by_superuser, client, cluster, insert, outcome, source};
-use shardmaster_tests::guarding::{INSTALL, each, guards, in_background, install, tried, wait_held};
+use shardmaster_tests::key_guards::{INSTALL, each, guards, in_background, install, tried, wait_held};
 use shardmaster_tests::server::Stop;
 use shardmaster_tests::wait;
 
-/// The message and the hint of what is refused.
+/// Returns the message and hint of a refused statement.
 fn refused(client: &mut Client, statement: &str) -> [String; 2] {
     let error = client.batch_execute(statement).unwrap_err();
     let error = error.as_db_error().unwrap();
@@ -22,13 +22,13 @@ fn by_all_owners(cluster: &Cluster, statements: &str) {
     }
 }
 
-/// What `shard_status()` says of guards.
+/// Returns the problems with guards in `shard_status()`.
 fn said(cluster: &Cluster) -> Vec<String> {
     let query = "SELECT item || ': ' || value FROM shard_status() WHERE item LIKE 'guard of%' AND NOT ok";
     cluster.superuser().unwrap().query(query, &[]).unwrap().iter().map(|row| row.get(0)).collect()
 }
 
-/// Its guard would refuse the rows of the other one.
+/// A guard for one shard would refuse the rows of the other.
 #[test]
 fn a_table_that_shards_have_in_common_is_not_guarded() {
     let cluster = Cluster::namespaces(2, &[]).unwrap();
@@ -55,7 +55,7 @@ fn a_table_that_shards_have_in_common_is_not_guarded() {
     for tenant in ["a", "b", "nobody"] {
         assert_eq!(tried(&mut client, &format!("INSERT INTO common.job VALUES ('{tenant}', 1)")), "ok");
     }
-    // One that comes later.
+    // Another shard that shares a table is added later.
     master.batch_execute("SELECT shard_unassign('b'), shard_drop('shard_b')").unwrap();
     install(&cluster, "shard_a", "default");
     master.batch_execute("SELECT shard_add('shard_c', namespace => 'shard_b')").unwrap();
@@ -64,14 +64,14 @@ fn a_table_that_shards_have_in_common_is_not_guarded() {
     assert_eq!(tried(&mut client, "INSERT INTO common.job VALUES ('c', 1)"), "ok");
 }
 
-/// By another address there may be another list, or none.
+/// At another address there may be another list, or none.
 #[test]
 fn a_guard_at_another_address_is_not_taken_for_the_one_before() {
     let cluster = cluster(&[]);
     let mut master = cluster.superuser().unwrap();
     master.batch_execute("SELECT shard_drop('shard_b')").unwrap();
     install(&cluster, "shard_a", "default");
-    // The same place, reached otherwise.
+    // The connection string is different, and the place is the same.
     master.batch_execute("SELECT shard_set_endpoint('shard_a', options => 'connect_timeout=7')").unwrap();
     assert_eq!(guards(&cluster), ["shard_a guarded 2"]);
     let mut leads_to = |server: usize| {
@@ -91,7 +91,7 @@ fn a_guard_at_another_address_is_not_taken_for_the_one_before() {
     let mut client = client(&cluster);
     assert_eq!(tried(&mut client, &insert("between", 1)), "ok");
     assert_eq!(tried(&mut client, &insert("nobody", 1)), "SM001");
-    // At the same address somebody has taken it away.
+    // Somebody has removed it at the same address.
     by_superuser(&cluster, 0, "DROP SCHEMA shardmaster_agent CASCADE");
     other.batch_execute("SELECT shard_assign('later', 'shard_a')").unwrap();
     assert_eq!(guards(&cluster), ["shard_a installing 4"]);
@@ -101,7 +101,7 @@ fn a_guard_at_another_address_is_not_taken_for_the_one_before() {
     assert_eq!(tried(&mut client, &insert("later", 1)), "ok");
 }
 
-/// Triggers go with what they were made of, whatever it is called now.
+/// Triggers belong to the tables and columns for which they were made, whatever these are called now.
 #[test]
 fn tables_and_columns_that_get_other_names_are_guarded_anew() {
     let cluster = cluster(&[]);
@@ -139,7 +139,7 @@ fn tables_and_columns_that_get_other_names_are_guarded_anew() {
     }
 }
 
-/// No trigger of a table fires for rows of those that inherit from it.
+/// No trigger of a table fires for rows of the tables that inherit from it.
 #[test]
 fn a_table_that_others_inherit_from_is_refused() {
     let cluster = cluster(&[]);
@@ -157,7 +157,7 @@ fn a_table_that_others_inherit_from_is_refused() {
     assert_eq!(guards(&cluster), Vec::<String>::new());
 }
 
-/// Neither call says that it has done what the other one has undone.
+/// Neither call reports success if the other one has undone its work.
 #[test]
 #[ignore = "make test-all: calls at the same time; make test has routing::key_guards::an_installation_goes_on_where_it_was_interrupted"]
 fn opposite_calls_do_not_do_each_others_work() {
@@ -178,7 +178,7 @@ fn opposite_calls_do_not_do_each_others_work() {
         let outcomes = both(held, INSTALL, REMOVE);
         let (there, is) = (guards(&cluster), tried(&mut client, &insert("nobody", 1)));
         match [outcomes[0].as_str(), outcomes[1].as_str()] {
-            // The second one may have come behind all steps of the first.
+            // The second call may have come after all steps of the first.
             ["55000" | "ok", "ok"] => assert_eq!((there.len(), is.as_str()), (0, "ok"), "{held}"),
             ["ok", "55000"] => {
                 assert_eq!((there, is.as_str()), (vec!["shard_a guarded 2".to_owned()], "SM001"), "{held}");
@@ -194,7 +194,7 @@ fn opposite_calls_do_not_do_each_others_work() {
     assert_eq!(tried(&mut client, &insert("nobody", 1)), "SM001");
 }
 
-/// Who would tell the shard what is new to it must not go unnoticed.
+/// A guard that gets no new keys must not go unnoticed.
 #[test]
 fn a_guard_that_nobody_tells_anything_is_not_forgotten() {
     let mut cluster = cluster(&["shardmaster.remote_timeout = 3s"]);
@@ -206,7 +206,7 @@ fn a_guard_that_nobody_tells_anything_is_not_forgotten() {
         "{message}"
     );
     cluster.servers[0].stop(Stop::Fast).unwrap();
-    // One that may be where the guard is, as far as addresses say it, has none of its own to give up.
+    // A shard that may be where the guard is, as far as addresses show, has no guard of its own to remove.
     master.batch_execute("SELECT shard_add('shard_c', 'host=/nowhere dbname=app user=app')").unwrap();
     let [message, hint] = refused(&mut master, "SELECT shard_assign('new', 'shard_c')");
     assert!(message.contains("which may be where a guard of keyspace \"default\" is"), "{message}");
@@ -224,7 +224,7 @@ fn a_guard_that_nobody_tells_anything_is_not_forgotten() {
     cluster.servers[0].run().unwrap();
     let mut client = client(&cluster);
     assert_eq!(tried(&mut client, &insert("new", 1)), "SM001");
-    // It is taken away by either way, or made anew.
+    // It can be removed by either call, or installed again.
     install(&cluster, "shard_a", "default");
     assert_eq!(guards(&cluster), ["shard_a guarded 3"]);
     assert_eq!(tried(&mut client, &insert("new", 1)), "ok");
@@ -244,7 +244,7 @@ fn a_guard_that_nobody_tells_anything_is_not_forgotten() {
     );
     assert_eq!(guards(&cluster), Vec::<String>::new());
     assert_eq!(tried(&mut client, &insert("nobody", 1)), "ok");
-    // The shard goes, and what is left there.
+    // The shard is dropped, with what is left there.
     install(&cluster, "shard_a", "default");
     each(
         &mut master,
@@ -259,8 +259,8 @@ fn a_guard_that_nobody_tells_anything_is_not_forgotten() {
     assert_eq!(source(&cluster).query_one(left, &[]).unwrap().get::<_, i64>(0), 1);
 }
 
-/// A keyspace of texts may have tables of numbers, and keys that are none: no row has those, and
-/// they keep nobody from the others.
+/// A keyspace of texts may have tables with numbers, and keys that are not numbers. No row has those keys,
+/// and they do not affect the others.
 #[test]
 fn keys_that_no_column_can_have_keep_nobody_out() {
     let cluster = cluster(&[]);
@@ -320,7 +320,7 @@ fn keys_that_no_column_can_have_keep_nobody_out() {
     assert_eq!(tried(&mut client, "UPDATE moods SET k = 'sad'"), "SM001");
 }
 
-/// Who waits for a keyspace can see for which shard.
+/// A call that waits for a keyspace shows for which shard.
 #[test]
 fn a_silent_shard_that_is_waited_for_has_a_name() {
     let cluster = cluster(&["shardmaster.remote_timeout = 8s"]);
@@ -340,13 +340,13 @@ fn a_silent_shard_that_is_waited_for_has_a_name() {
     assert_eq!(tried(&mut client(&cluster), &insert("new", 1)), "ok");
 }
 
-/// What `shard_check()` says of the shard's guards.
+/// Returns what `shard_check()` says about the shard's guards.
 fn checked(cluster: &Cluster) -> Vec<String> {
     let query = "SELECT concat_ws(' ', ok, detail) FROM shard_check('shard_a') WHERE item = 'guard of keyspace \"default\"'";
     cluster.superuser().unwrap().query(query, &[]).unwrap().iter().map(|row| row.get(0)).collect()
 }
 
-/// A master that was set back knows nothing of it; a shard that is asked says so, and what it has lost.
+/// A master that was set back does not know the guard. A shard that is asked reports it, and what it has lost.
 #[test]
 #[ignore = "make test-all: a master that was set back; make test has a_guard_at_another_address_is_not_taken_for_the_one_before"]
 fn a_shard_is_asked_what_it_has_of_a_guard() {

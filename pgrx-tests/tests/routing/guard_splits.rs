@@ -1,15 +1,15 @@
-//! Key guards and what moves rows past them: no writer is refused where its key is.
+//! Key guards, and operations that move rows past them. A writer is not refused on the shard of its key.
 
 use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE};
 use shardmaster_tests::env::at_most;
 use shardmaster_tests::fixture::{LIMIT, client, cluster, finished, insert, load, plan, to_pending};
-use shardmaster_tests::guarding::{assert_nobody_was_refused, guards, install, tried};
-use shardmaster_tests::mender;
+use shardmaster_tests::key_guards::{assert_nobody_was_refused, guards, install, tried};
+use shardmaster_tests::repair;
 use shardmaster_tests::split::Split;
 use shardmaster_tests::wait;
 use shardmaster_tests::workload::{Sharding, Workload};
 
-/// Writers before, during and behind the cutovers; their splits' checks and movers do not mind.
+/// Runs writers before, during and after the cutovers. The splits' checks and movers are not affected.
 fn under_load(cluster: &Cluster, sharding: Sharding, shards: &[&str], plans: &[&str]) {
     let keyspace = sharding.keyspace();
     let mut workload = Workload::prepare(cluster, load(sharding)).unwrap();
@@ -50,7 +50,7 @@ fn splits_into_and_out_of_guarded_shards_refuse_nobody() {
     assert_eq!(guards(&cluster), ["shard_a guarded 12", "shard_b guarded 4"]);
 }
 
-/// Two shards of one database, with a guard each.
+/// Two shards of one database have a guard each.
 #[test]
 fn a_range_goes_between_guarded_namespaces_and_a_part_comes_back() {
     let plans = [
@@ -61,8 +61,8 @@ fn a_range_goes_between_guarded_namespaces_and_a_part_comes_back() {
     under_load(&cluster, Sharding::Range(vec![]), &["shard_a", "shard_b"], &plans[..at_most(1).min(2)]);
 }
 
-/// A guard that comes while a split is on its way has what the split brings, and what it may
-/// bring back: by a cutover that is set back, and by its reverse split.
+/// A guard that is installed during a split has the keys that the split brings, and those that it may bring
+/// back, by a reverted cutover or by its reverse split.
 #[test]
 #[ignore = "make test-all: a guard in the middle; make test has a_range_goes_between_guarded_namespaces_and_a_part_comes_back"]
 fn a_guard_in_the_middle_of_a_split_knows_both_ways() {
@@ -72,7 +72,7 @@ fn a_guard_in_the_middle_of_a_split_knows_both_ways() {
     split.call("start_dual_write").unwrap();
     split.call("run_backfill").unwrap();
     split.wait("cutover_pending", LIMIT).unwrap();
-    // Its routes lead to the target for writes, and its rows are at the source.
+    // Its routes lead to the target for writes, and its rows are on the source.
     cluster.hold("cutover_fenced").unwrap();
     split.call("cutover").unwrap();
     split.wait_held("cutover_fenced", LIMIT).unwrap();
@@ -87,7 +87,7 @@ fn a_guard_in_the_middle_of_a_split_knows_both_ways() {
     split.run(|_| ()).unwrap();
     assert_eq!(tried(&mut there, &insert("moves", 9001)), "ok");
     assert_eq!(tried(&mut there, &insert("stays", 9001)), "SM001");
-    // The source had it, and redirects; its guard comes anew while the reverse split rests.
+    // The source had the key, and redirects it. Its guard is installed again while the reverse split is armed.
     cluster.superuser().unwrap().batch_execute("CALL shard_guard_remove('shard_a')").unwrap();
     install(&cluster, "shard_a", "default");
     split.call("reverse").unwrap();
@@ -96,7 +96,7 @@ fn a_guard_in_the_middle_of_a_split_knows_both_ways() {
     assert_eq!(tried(&mut here, &insert("nobody", 9001)), "SM001");
 }
 
-/// A guard of a source from which a key has left for good has it again by a split that brings it.
+/// A key has left the source for good. A split that brings it back adds it to the source's guard.
 #[test]
 #[ignore = "make test-all: a key that had left for good; make test has a_range_goes_between_guarded_namespaces_and_a_part_comes_back"]
 fn a_key_that_a_split_brings_comes_by_its_cutover() {
@@ -110,7 +110,7 @@ fn a_key_that_a_split_brings_comes_by_its_cutover() {
     let forget = "DELETE FROM shardmaster_agent.listed_1 WHERE key = 'moves'";
     assert_eq!(target.execute(forget, &[]).unwrap(), 1, "it is listed before it comes");
     assert_eq!(tried(&mut there, &insert("moves", 9001)), "SM002");
-    // Whatever has become of that, it is listed as clients come.
+    // The key was removed from the list, and is listed again by the time clients come.
     finished(&split);
     assert_eq!(tried(&mut there, &insert("moves", 9001)), "ok");
     install(&cluster, "shard_a", "default");
@@ -122,14 +122,14 @@ fn a_key_that_a_split_brings_comes_by_its_cutover() {
     assert_eq!(tried(&mut here, &insert("nobody", 9001)), "SM001");
 }
 
-/// A guard knows where they belong, and does not keep them from leaving.
+/// A guard knows which keys belong there, and does not prevent other rows from leaving.
 #[test]
 fn rows_on_the_wrong_shard_are_brought_home_past_guards() {
-    let cluster = mender::stage(100);
+    let cluster = repair::stage(100);
     install(&cluster, "shard_a", "default");
     install(&cluster, "shard_b", "default");
-    mender::dba(&cluster).batch_execute(mender::MOVE).unwrap();
-    assert_eq!(mender::counts(&cluster), [0, 100, 100, 0]);
+    repair::dba(&cluster).batch_execute(repair::MOVE).unwrap();
+    assert_eq!(repair::counts(&cluster), [0, 100, 100, 0]);
     let mut client = client(&cluster);
     assert_eq!(tried(&mut client, "INSERT INTO items VALUES ('moves', 1, 'x')"), "SM001");
 }

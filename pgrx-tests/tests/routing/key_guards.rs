@@ -1,10 +1,10 @@
-//! Key guards: a shard refuses rows of keys that it never had, and of nothing else, whatever
-//! is assigned, split or interrupted meanwhile.
+//! Key guards: a shard refuses rows of keys that it never had, and no others, whatever is assigned, split or
+//! interrupted meanwhile.
 
 use postgres::Client;
 use shardmaster_tests::cluster::{CLIENT, Cluster, OWNER};
 use shardmaster_tests::fixture::{LIMIT, client, cluster, cluster_of, insert, outcome, source, state_of};
-use shardmaster_tests::guarding::{INSTALL, each, guards, in_background, install, tried, wait_held};
+use shardmaster_tests::key_guards::{INSTALL, each, guards, in_background, install, tried, wait_held};
 use shardmaster_tests::matrix::leftovers;
 use shardmaster_tests::server::Stop;
 use shardmaster_tests::wait;
@@ -34,7 +34,7 @@ fn a_key_that_was_never_there_is_refused() {
         (insert("stays", 9002).as_str(), "ok"),
         ("UPDATE items SET tenant = 'nobody' WHERE tenant = 'stays' AND id = 1", "SM001"),
         ("UPDATE items SET tenant = 'moves' WHERE tenant = 'stays' AND id = 1", "ok"),
-        // Who is there already can be changed, brought home and deleted.
+        // Existing rows can be changed, brought home and deleted.
         ("UPDATE items SET val = 'y' WHERE tenant = 'stray'", "ok"),
         ("UPDATE items SET tenant = 'stays' WHERE tenant = 'stray'", "ok"),
         ("UPDATE items SET tenant = 'other' WHERE tenant = 'stray'", "SM001"),
@@ -43,7 +43,7 @@ fn a_key_that_was_never_there_is_refused() {
     ] {
         assert_eq!(tried(&mut client, statement), wanted, "{statement}");
     }
-    // A replica's session fires them, too; a trigger of others may give a row its key.
+    // The triggers also fire in a replica's session. Another trigger may set a row's key.
     assert_eq!(
         tried(&mut owner, &format!("SET session_replication_role = replica; {}", insert("nobody", 1))),
         "SM001"
@@ -57,7 +57,7 @@ fn a_key_that_was_never_there_is_refused() {
         .unwrap();
     assert_eq!(tried(&mut client, "UPDATE items SET val = 'y' WHERE tenant = 'stays' AND id = 1"), "SM001");
     owner.batch_execute("DROP TRIGGER renames ON items").unwrap();
-    // A new one passes as soon as it has a route.
+    // A new key is accepted as soon as it has a route.
     let mut master = cluster.superuser().unwrap();
     assert_eq!(outcome(&mut client, &insert("new", 1)), "SM001");
     master.batch_execute("SELECT shard_assign('new', 'shard_a')").unwrap();
@@ -65,13 +65,13 @@ fn a_key_that_was_never_there_is_refused() {
     master.batch_execute("SELECT shard_place_tenant('placed')").unwrap();
     let at: String = master.query_one("SELECT shard_of('placed')", &[]).unwrap().get(0);
     assert_eq!(outcome(&mut client, &insert("placed", 1)), if at == "shard_a" { "ok" } else { "SM001" });
-    // What is rolled back here has been told there, which does no harm.
+    // The assignment is rolled back here, and the shard keeps the key on its list, which does no harm.
     master.batch_execute("BEGIN; SELECT shard_assign('undone', 'shard_a'); ROLLBACK").unwrap();
     assert_eq!(outcome(&mut client, &insert("undone", 1)), "ok");
     assert_eq!(tried(&mut client, &insert("nobody", 1)), "SM001");
 }
 
-/// Numbers and names, in buckets and ranges; types that are compared otherwise than they are written.
+/// Numbers and names, in buckets and ranges, and types whose comparison differs from that of their texts.
 #[test]
 fn buckets_ranges_and_types_are_known() {
     let cluster = Cluster::servers(2, &["fsync = off"]).unwrap();
@@ -147,7 +147,7 @@ fn buckets_ranges_and_types_are_known() {
         let wanted = if bucket % 2 == 0 { "ok" } else { "SM001" };
         assert_eq!(at("bucketed", &id.to_string()), wanted, "{id} in bucket {bucket}");
     }
-    // Parts of ranges come; those that are cut or joined stay.
+    // Parts of ranges are added. Ranges that are cut or joined remain.
     master
         .batch_execute(
             "SELECT shard_assign_range('12', '14', 'shard_a', 'numbers', force => true);
@@ -177,14 +177,14 @@ fn buckets_ranges_and_types_are_known() {
     {
         assert_eq!(at(table, id), "ok", "{table} {id}");
     }
-    // Rows without a key belong to nobody.
+    // Rows without a key belong to no shard.
     assert_eq!(
         tried(&mut client, "INSERT INTO numbers VALUES (NULL); INSERT INTO colors VALUES (NULL)"),
         "ok"
     );
 }
 
-/// What cannot be told to the shard is not routed there, and nothing is left of it here.
+/// If the shard cannot be told of a key, the key is not routed there, and nothing is left of the assignment.
 #[test]
 fn a_shard_that_is_away_gets_nothing() {
     let mut cluster = cluster(&["shardmaster.remote_timeout = 3s"]);
@@ -216,14 +216,14 @@ fn a_shard_that_is_away_gets_nothing() {
     }
     let after: i64 = master.query_one("SELECT shard_routing_version()", &[]).unwrap().get(0);
     assert_eq!(after, version);
-    // What does not go there needs nobody there.
+    // Assignments to other shards do not need this one.
     master.batch_execute("SELECT shard_assign('else', 'shard_b')").unwrap();
     assert_eq!(outcome(&mut master, "CALL shard_guard_remove('shard_a')"), "08006");
     assert_eq!(guards(&cluster), ["shard_a removing 2"]);
     assert_eq!(outcome(&mut master, "CALL shard_guard_remove('shard_a', force => true)"), "ok");
     master.batch_execute("SELECT shard_assign('new', 'shard_a')").unwrap();
     cluster.servers[0].run().unwrap();
-    // As it was told.
+    // It does what it was told.
     let mut client = client(&cluster);
     assert_eq!(tried(&mut client, &insert("new", 1)), "SM001");
     let removed = master.query("SELECT object, action FROM shard_cleanup('shard_a')", &[]).unwrap();
@@ -233,8 +233,8 @@ fn a_shard_that_is_away_gets_nothing() {
     assert_eq!(leftovers(&mut source(&cluster)).unwrap(), Vec::<String>::new());
 }
 
-/// Wherever the installation ends, nobody is refused by what is half there but who should be, new
-/// keys go on coming, and the same call goes on.
+/// Wherever the installation ends, a guard that is half installed refuses nobody wrongly. New keys can still
+/// be assigned, and the same call continues.
 #[test]
 fn an_installation_goes_on_where_it_was_interrupted() {
     let cluster = cluster(&[]);
@@ -271,13 +271,13 @@ fn an_installation_goes_on_where_it_was_interrupted() {
     assert_eq!(leftovers(&mut source(&cluster)).unwrap(), Vec::<String>::new());
 }
 
-/// A call that a fault ends at a point, after which the master answers again.
+/// Makes a call that a fault ends at a point, and waits until the master answers again.
 fn interrupted(cluster: &Cluster, call: &str, point: &str, action: &str) {
     let mut witness = cluster.superuser().unwrap();
     cluster.fault(&format!("{point}={action}")).unwrap();
     let _ = cluster.superuser().unwrap().batch_execute(call).unwrap_err();
     if action == "kill" {
-        // It takes all sessions along, a moment later, and one that begins before that as well.
+        // The fault ends all sessions a moment later, including one that starts before that.
         wait::until("the server to notice", LIMIT, || Ok(witness.batch_execute("SELECT 1").err())).unwrap();
     }
     wait::until("the master to be back", LIMIT, || Ok(cluster.fault("").ok())).unwrap();
@@ -290,13 +290,13 @@ fn by_all(cluster: &Cluster, statements: &str) {
     }
 }
 
-/// Whoever assigns while it is installed is on the list, whenever that commits.
+/// A key that is assigned during the installation is on the list, whenever the assignment commits.
 #[test]
 fn assignments_meanwhile_are_on_the_list() {
     let cluster = cluster(&[]);
     let mut master = cluster.superuser().unwrap();
     let waits = "SELECT count(*) > 0 FROM pg_stat_activity WHERE backend_type = 'client backend' AND wait_event_type = 'Lock'";
-    // Held open from before it began: it waits.
+    // This transaction was open before the installation began, so the installation waits.
     master.batch_execute("BEGIN; SELECT shard_assign('before', 'shard_a')").unwrap();
     let call = in_background(&cluster, INSTALL);
     wait::until_true(&mut cluster.superuser().unwrap(), "the installation to wait", LIMIT, waits).unwrap();
@@ -305,7 +305,7 @@ fn assignments_meanwhile_are_on_the_list() {
     let mut client = client(&cluster);
     assert_eq!(tried(&mut client, &insert("before", 1)), "ok");
     master.batch_execute("CALL shard_guard_remove('shard_a')").unwrap();
-    // The row is there, and the shard has nothing: the assignment tells nobody, and commits last.
+    // The guard's row exists, and the shard has nothing yet. The assignment tells nobody, and commits last.
     cluster.hold("guard_begun").unwrap();
     let call = in_background(&cluster, INSTALL);
     wait_held(&cluster, "guard_begun");
@@ -317,7 +317,7 @@ fn assignments_meanwhile_are_on_the_list() {
     assert_eq!(call.join().unwrap(), "ok");
     assert_eq!(tried(&mut client, &insert("begun", 1)), "ok");
     master.batch_execute("CALL shard_guard_remove('shard_a')").unwrap();
-    // The list is read, and the assignment commits behind it.
+    // The list was read, and the assignment commits after that.
     cluster.hold("guard_listed").unwrap();
     let call = in_background(&cluster, INSTALL);
     wait_held(&cluster, "guard_listed");
@@ -328,13 +328,13 @@ fn assignments_meanwhile_are_on_the_list() {
     assert_eq!(call.join().unwrap(), "ok");
     assert_eq!(tried(&mut client, &insert("listed", 1)), "ok");
     assert_eq!(tried(&mut client, &insert("nobody", 1)), "SM001");
-    // No step is done while the one before it may be undone.
+    // No step is done while the previous one may be undone.
     let both = "SELECT shardmaster.guard_begin('shard_b', 'default', false, false), shardmaster.guard_step('shard_b', 'default', false)";
     assert_eq!(outcome(&mut master, both), "55000");
     assert_eq!(outcome(&mut master, "BEGIN; CALL shard_guard_install('shard_b')"), "25001");
 }
 
-/// A writer that keeps its snapshot does not see what was assigned since: it begins again.
+/// A writer that keeps its snapshot does not see newer assignments, and has to retry.
 #[test]
 fn a_writer_with_an_old_snapshot_begins_again() {
     let cluster = cluster(&[]);
@@ -359,8 +359,7 @@ fn a_writer_with_an_old_snapshot_begins_again() {
     }
 }
 
-/// The writer's settings are none of the guard's: neither its search_path nor what it has of its
-/// own under the names of types, operators and functions.
+/// The writer's settings do not affect the guard: neither its search_path nor its own types, operators and functions.
 #[test]
 fn a_writers_names_do_not_matter_to_a_guard() {
     let cluster = cluster(&[]);
@@ -395,7 +394,7 @@ fn a_writers_names_do_not_matter_to_a_guard() {
     }
 }
 
-/// Each namespace has its own, and what is not guarded is not touched.
+/// Each namespace has its own guard, and one without a guard is not touched.
 #[test]
 fn namespaces_of_one_database_have_their_own() {
     let cluster = Cluster::namespaces(3, &[]).unwrap();
@@ -433,7 +432,7 @@ fn namespaces_of_one_database_have_their_own() {
     assert_eq!(master.query_one(left, &[]).unwrap().get::<_, i64>(0), 0);
 }
 
-/// A table that comes says so until it is guarded; what a guard needs is kept from going.
+/// A new table is reported until it is guarded. Objects that a guard needs cannot be dropped.
 #[test]
 fn tables_shards_and_keyspaces_know_of_their_guards() {
     let cluster = cluster(&[]);
@@ -451,7 +450,7 @@ fn tables_shards_and_keyspaces_know_of_their_guards() {
     install(&cluster, "shard_a", "default");
     assert_eq!(guards(&cluster), ["shard_a guarded 2"]);
     assert_eq!(tried(&mut client(&cluster), "INSERT INTO more VALUES ('nobody', 1)"), "SM001");
-    // One that has no keys needs no guard.
+    // A table without keys needs no guard.
     by_all(&cluster, "CREATE TABLE plans (id int PRIMARY KEY)");
     master.batch_execute("SELECT shard_table_add('plans', NULL, policy => 'global')").unwrap();
     assert_eq!(guards(&cluster), ["shard_a guarded 2"]);
@@ -465,7 +464,7 @@ fn tables_shards_and_keyspaces_know_of_their_guards() {
     ] {
         assert_eq!(outcome(&mut master, call), wanted, "{call}");
     }
-    // Other shards are compared with it, and made after it, as if it had none.
+    // Other shards are compared with it, and tables are made like its own, as if it had no guard.
     let differences = "SELECT count(*) FROM shard_schema_diff('shard_a', 'shard_b')";
     assert_eq!(master.query_one(differences, &[]).unwrap().get::<_, i64>(0), 0);
     by_all(&cluster, "CREATE TABLE odd (tenant int[], id int)");
@@ -473,7 +472,7 @@ fn tables_shards_and_keyspaces_know_of_their_guards() {
     assert_eq!(outcome(&mut master, INSTALL), "0A000");
 }
 
-/// Tables that were made again have keys of another type: no writer is to fail in a list of those before.
+/// Tables were created again with keys of another type. No writer may fail because of the old list.
 #[test]
 #[ignore = "make test-all: tables made again; make test has routing::guard_changes::tables_and_columns_that_get_other_names_are_guarded_anew"]
 fn a_list_of_another_type_is_made_anew() {
@@ -508,12 +507,12 @@ fn a_list_of_another_type_is_made_anew() {
         install(&cluster, "shard_a", "things");
         expect(["ok", "SM001"]);
     }
-    // Its master has forgotten it.
+    // Its master does not know the guard any more.
     master.batch_execute("CALL shard_guard_remove('shard_a', 'things', force => true)").unwrap();
     made("bigint");
     install(&cluster, "shard_a", "things");
     expect(["ok", "SM001"]);
-    // They change while it is installed: it says so, and begins with a list of theirs when it is called again.
+    // The tables change during the installation. It reports this, and when it is called again it makes a new list.
     cluster.hold("guard_listed").unwrap();
     let call = in_background(&cluster, "CALL shard_guard_install('shard_a', 'things')");
     wait_held(&cluster, "guard_listed");
@@ -525,7 +524,7 @@ fn a_list_of_another_type_is_made_anew() {
     expect(["ok", "SM001"]);
 }
 
-/// More than any one statement should hold; a list that was read in parts is whole.
+/// These are more keys than any statement should hold. A list that is read in parts is complete.
 #[test]
 #[ignore = "make test-all: many keys; make test has a_key_that_was_never_there_is_refused"]
 fn a_list_of_many_keys_is_whole() {
@@ -562,7 +561,7 @@ fn a_list_of_many_keys_is_whole() {
     }
 }
 
-/// A master that knows nothing of a guard cannot route past it; once it has the shard, it removes it.
+/// A master that does not know a guard cannot route keys there. Once it has the shard, it removes the guard.
 #[test]
 fn another_master_takes_the_guard_away() {
     let mut cluster = cluster(&[]);

@@ -1,4 +1,4 @@
-//! Which shard has a key or gets a new one, how clients and gateways follow, and what refuses writers elsewhere.
+//! Which shard has a key or gets a new one, how clients and gateways follow, and how other shards refuse writers.
 
 mod address_aliases;
 mod cache_misses;

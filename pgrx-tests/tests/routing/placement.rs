@@ -1,4 +1,4 @@
-//! Placement: a model, and a storm.
+//! Placement: a model, and many sessions at the same time.
 
 use postgres::Client;
 use shardmaster_tests::cluster::Cluster;
@@ -23,7 +23,7 @@ struct Walk {
     random: Random,
     /// The last reservation of each key.
     ids: BTreeMap<String, i64>,
-    /// Leases that were let run out.
+    /// The number of leases that were made to run out.
     overdue: u64,
 }
 
@@ -37,7 +37,7 @@ impl Walk {
             .unwrap();
         let mut model = Model::default();
         for (key, capacity) in [("v1", Some(5)), ("v2", Some(5)), ("v3", Some(9)), ("v4", None)] {
-            // The unlimited one comes last, and not always.
+            // The unlimited shard comes last, and not always.
             if capacity.is_some() || seed.is_multiple_of(2) {
                 client
                     .execute("SELECT shard_add($1, kind => $2, capacity => $3)", &[&key, &KIND, &capacity])
@@ -113,7 +113,7 @@ impl Walk {
         query
     }
 
-    /// The clock of one lease is moved.
+    /// Moves the times of one lease.
     fn overdue(&mut self, key: &str) -> String {
         if let Some(live) = self.model.live.get_mut(key)
             && live.status == Status::Pending
@@ -163,7 +163,7 @@ impl Walk {
 
 #[test]
 fn one_session_sees_what_the_model_says() {
-    // Without a sweeper: the model says when a lease ends, and who ends it on his way.
+    // No lease expirer runs, so the model predicts when a lease ends, and which call ends it.
     let cluster = Cluster::namespaces(0, &["fsync = off", "shardmaster.database = 'elsewhere'"]).unwrap();
     let seed = seed();
     for walk in 0..12 {
@@ -232,10 +232,10 @@ fn a_storm_of_sessions_loses_no_slot_and_gives_none_twice() {
     every_slot_can_still_be_used(&mut master);
 }
 
-/// What is left of the capacity can be reserved to the last slot, and no further.
+/// Checks that the rest of the capacity can be reserved to the last slot, and no more.
 fn every_slot_can_still_be_used(master: &mut Client) {
     master.batch_execute("SELECT shard_set_status('v' || n, 'active') FROM generate_series(0, 3) n").unwrap();
-    // A lease that ends while the rest is reserved would give one slot more.
+    // A lease that ends while the rest is reserved would free another slot.
     let last = "SELECT NOT EXISTS (SELECT FROM shardmaster.shard_reservation WHERE status = 'pending' AND lease_expires_at < clock_timestamp() + interval '20 s')
                   FROM shard_expire_leases()";
     wait::until_true(master, "leases that are short to end", LIMIT, last).unwrap();
@@ -251,7 +251,7 @@ fn every_slot_can_still_be_used(master: &mut Client) {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-/// The shard that is being filled is full before the next one is opened.
+/// A shard is filled completely before the next one is opened.
 #[test]
 fn fill_first_fills_first_whoever_comes() {
     let cluster = storm_cluster();
@@ -267,15 +267,15 @@ fn fill_first_fills_first_whoever_comes() {
             });
         }
     });
-    // 192 reservations into 30, 50, 70 and 90: in this order, none before it is its turn.
+    // 192 reservations go into 30, 50, 70 and 90 slots, in this order, and into no shard before its turn.
     let mut master = cluster.superuser().unwrap();
     let rows = master.query("SELECT leased FROM shard_capacity('vector') ORDER BY shard_key", &[]).unwrap();
     let leased: Vec<i64> = rows.iter().map(|row| row.get(0)).collect();
     assert_eq!(leased, [30, 50, 70, 42]);
 }
 
-/// While slots come back and are taken again, the second shard stays closed: of the 30
-/// slots of the first, 10 sessions never hold more than 20.
+/// Slots are freed and taken again, and the second shard stays closed. Ten sessions never hold more than 20
+/// of the first shard's 30 slots.
 #[test]
 #[ignore = "make test-all: sessions at the same time; make test has fill_first_fills_first_whoever_comes"]
 fn fill_first_opens_no_shard_while_slots_come_back() {
@@ -293,8 +293,7 @@ fn fill_first_opens_no_shard_while_slots_come_back() {
     assert_eq!(opened, [("v0".to_owned(), 10 * 200)]);
 }
 
-/// One reservation after the other, of which the last two are kept; slots come back by
-/// each of the ways there are.
+/// Makes one reservation after the other, and keeps the last two. Slots are freed in each possible way.
 fn keep_two(client: &mut Client, session: i32) {
     let key = |call: i32| format!("{session}-{call}");
     let id_of = "(SELECT id FROM shardmaster.shard_reservation
@@ -323,7 +322,7 @@ fn the_worker_expires_archives_and_says_so() {
     listener.batch_execute("LISTEN shardmaster").unwrap();
     let mut master = cluster.superuser().unwrap();
     master.batch_execute("SELECT shard_add('v', kind => 'vector', capacity => 10)").unwrap();
-    // It sleeps for an hour, but wakes for a lease that ends earlier.
+    // It sleeps for an hour, and wakes up for a lease that ends earlier.
     master.batch_execute("SELECT shard_reserve_slot('vector', 'k', 't', '300 ms')").unwrap();
     let expired = "SELECT status = 'expired' AND ended_at < lease_expires_at + interval '5 s' FROM shardmaster.shard_reservation";
     wait::until_true(&mut master, "the lease to expire", LIMIT, expired).unwrap();
@@ -354,8 +353,8 @@ fn the_worker_expires_archives_and_says_so() {
     wait::until_true(&mut master, "the archive", LIMIT, archived).unwrap();
 }
 
-/// A tenant whose only slot is held by a lease that runs out in the middle of somebody else's
-/// transaction, and a reservation of the tenant that waits for what becomes of it.
+/// A tenant's only slot is held by a lease that runs out during somebody else's transaction. Another
+/// reservation of the tenant waits for the outcome.
 fn while_a_lease_runs_out(settle: &str) -> (Cluster, Result<i64, String>) {
     let cluster = Cluster::servers(0, &["shardmaster.lease_sweep_interval = '1h'"]).unwrap();
     let (mut master, mut other) = (cluster.superuser().unwrap(), cluster.superuser().unwrap());
@@ -396,7 +395,7 @@ fn a_lease_that_somebody_else_just_ends_counts_no_more() {
     assert_eq!(state(cluster.superuser().unwrap().query_one(more, &[])).unwrap_err(), "SM004");
 }
 
-/// It was confirmed while it ran, and its confirmation is committed after that.
+/// The lease was confirmed before it ran out, and the confirmation was committed after that.
 #[test]
 fn a_lease_that_somebody_else_has_just_confirmed_counts() {
     let (_, answer) =

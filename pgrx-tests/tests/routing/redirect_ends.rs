@@ -1,5 +1,4 @@
-//! How redirects end: by a word on their keys, by the operator, with age; and what goes with a
-//! shard.
+//! The ends of redirects: by an assignment of their keys, by the operator, by age, or with their shard.
 
 use postgres::Client;
 use shardmaster_tests::cluster::DATABASE;
@@ -7,8 +6,8 @@ use shardmaster_tests::env::at_most;
 use shardmaster_tests::fixture::{LIMIT, client, cluster, finished, insert, outcome, plan, source};
 use shardmaster_tests::matrix::leftovers;
 use shardmaster_tests::server::Stop;
+use shardmaster_tests::single_fault::SingleFault;
 use shardmaster_tests::split::Split;
-use shardmaster_tests::strike::Strike;
 use shardmaster_tests::wait;
 
 fn wait_until_ok(client: &mut Client, statement: &str) {
@@ -18,7 +17,7 @@ fn wait_until_ok(client: &mut Client, statement: &str) {
     .unwrap();
 }
 
-/// A key that is being given back by an assignment is let in; the others are not.
+/// A key that is being assigned back is accepted, and the others are not.
 #[test]
 #[ignore = "make test-all: an assignment; make test has routing::address_aliases::keys_that_are_assigned_to_another_address_of_their_old_shard_are_let_in"]
 fn a_key_given_back_by_hand_is_let_in() {
@@ -38,7 +37,7 @@ fn a_key_given_back_by_hand_is_let_in() {
     assert_eq!(leftovers(&mut source(&cluster)).unwrap(), Vec::<String>::new());
 }
 
-/// A worker that ends while it tells the shard, on either side of the shard's commit.
+/// The worker ends while it tells the shard, before the shard's commit or after it.
 #[test]
 fn an_end_that_is_interrupted_is_gone_on_with() {
     let cluster = cluster(&[]);
@@ -52,11 +51,11 @@ fn an_end_that_is_interrupted_is_gone_on_with() {
     .take(at_most(2))
     {
         finished(&plan(&cluster));
-        let strike = Strike::arm(&cluster, point, action).unwrap();
+        let fault = SingleFault::arm(&cluster, point, action).unwrap();
         let assign = "SELECT shard_assign('moves', 'shard_a', force => true)";
-        // The server may restart before the answer.
+        // The server may restart before it answers.
         let _ = cluster.superuser().unwrap().batch_execute(assign);
-        strike.wait(LIMIT).unwrap();
+        fault.wait(LIMIT).unwrap();
         wait::until("the end of the redirect", LIMIT, || {
             let Ok(mut master) = cluster.superuser() else { return Ok(None) };
             let is_over = "SELECT shard_of('moves') = 'shard_a' AND NOT EXISTS (SELECT FROM shard_guards())";
@@ -72,7 +71,7 @@ fn an_end_that_is_interrupted_is_gone_on_with() {
     }
 }
 
-/// An assignment asks no shard: what is out of reach is told when it is back.
+/// An assignment asks no shard. A shard that is out of reach is told when it is back.
 #[test]
 #[ignore = "make test-all: a shard out of reach; make test has routing::address_aliases::a_shard_that_does_not_answer_is_asked_again"]
 fn an_assignment_does_not_wait_for_the_shard() {
@@ -97,7 +96,7 @@ fn an_assignment_does_not_wait_for_the_shard() {
     wait_until_ok(&mut client(&cluster), &insert("moves", 1));
 }
 
-/// A shard that stale clients are sent away from is not forgotten.
+/// A shard that redirects stale clients cannot be dropped.
 #[test]
 #[ignore = "make test-all: a shard that is dropped; make test has a_redirect_ends_by_itself"]
 fn a_shard_with_a_redirect_is_not_dropped() {
@@ -113,7 +112,7 @@ fn a_shard_with_a_redirect_is_not_dropped() {
     master.batch_execute("SELECT shard_drop('shard_a')").unwrap();
 }
 
-/// The source is gone for good after finish: its redirect goes with it, and then its name.
+/// The source is gone for good after finish. Its redirect can be dropped, and then its name.
 #[test]
 #[ignore = "make test-all: a lost source; make test has a_redirect_ends_by_itself"]
 fn a_redirect_of_a_lost_source_can_be_given_up() {
@@ -134,7 +133,7 @@ fn a_redirect_of_a_lost_source_can_be_given_up() {
     master.batch_execute("SELECT shard_drop('shard_a')").unwrap();
 }
 
-/// The last word on a key counts, also while the worker that ends its redirect is at it.
+/// The last assignment of a key counts, even while the worker is ending its redirect.
 #[test]
 #[ignore = "make test-all: another moment; make test has an_end_that_is_interrupted_is_gone_on_with"]
 fn a_word_that_comes_while_a_redirect_is_to_end_counts() {
@@ -175,7 +174,7 @@ fn a_redirect_ends_by_itself() {
     assert_eq!(outcome(&mut client(&cluster), &insert("moves", 9001)), "ok");
 }
 
-/// Both sides of a split that goes on, then what it leaves.
+/// Both sides of a running split are listed, and then its redirect.
 #[test]
 #[ignore = "make test-all: what is listed; make test has a_redirect_ends_by_itself"]
 fn guards_are_listed() {

@@ -1,5 +1,5 @@
-//! Redirects: what refuses clients with a stale route on a shard that keys have left for
-//! good, and what it costs those that stay.
+//! Redirects: they refuse clients with a stale route on a shard that keys have left for good. Tests their
+//! cost for the keys that stay, too.
 
 use postgres::Client;
 use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE, OWNER};
@@ -20,7 +20,7 @@ fn agent_objects(cluster: &Cluster) -> (i64, i64) {
     (row.get(0), row.get(1))
 }
 
-/// What a writer meets does not grow with what has left.
+/// The cost of a write does not grow with the number of keys that have left.
 #[test]
 #[ignore = "make test-all: many splits; make test has a_stale_client_is_told_where_the_key_is"]
 fn many_finished_splits_leave_as_much_as_one() {
@@ -47,7 +47,7 @@ fn many_finished_splits_leave_as_much_as_one() {
     assert_eq!((row.get::<_, i64>(0), row.get::<_, i64>(1)), (i64::from(splits), i64::from(splits)));
 }
 
-/// An insert, an update to and of the key, a delete; what stays is let through.
+/// An insert, an update to the key and of its rows, and a delete. Writes of keys that stay are accepted.
 #[test]
 fn a_stale_client_is_told_where_the_key_is() {
     let cluster = cluster(&[]);
@@ -75,7 +75,7 @@ fn a_stale_client_is_told_where_the_key_is() {
     );
     client.batch_execute("UPDATE items SET val = 'y' WHERE tenant = 'stays'").unwrap();
     client.batch_execute("DELETE FROM items WHERE tenant = 'stays' AND id = 3").unwrap();
-    // A row of the key that came past it is neither changed nor deleted.
+    // A row of the key that was inserted without the redirect can be neither changed nor deleted.
     source(&cluster)
         .batch_execute("ALTER TABLE items DISABLE TRIGGER ALL; INSERT INTO items VALUES ('moves', 2, 'x', 2)")
         .unwrap();
@@ -97,8 +97,8 @@ fn a_stale_client_is_told_where_the_key_is() {
     }
 }
 
-/// The writer's settings are none of the redirect's: neither its search_path nor what it
-/// has of its own under the names of types, operators and functions.
+/// The writer's settings do not affect the redirect: neither its search_path nor its own types, operators and
+/// functions.
 #[test]
 #[ignore = "make test-all: redirects; make test has routing::key_guards::a_writers_names_do_not_matter_to_a_guard"]
 fn a_writers_names_do_not_matter() {
@@ -131,7 +131,7 @@ fn a_writers_names_do_not_matter() {
     }
 }
 
-/// A shard is a place, not a name: keys come back to the same schema under another one.
+/// A shard is a place and not a name: keys come back to the same schema under another name.
 #[test]
 #[ignore = "make test-all: a split that brings them back; make test has routing::address_aliases::keys_that_are_assigned_to_another_address_of_their_old_shard_are_let_in"]
 fn keys_come_back_to_the_place_under_another_name() {
@@ -149,11 +149,11 @@ fn keys_come_back_to_the_place_under_another_name() {
     assert_eq!(outcome(&mut client, &insert("moves", 9003)), "ok");
     let guards = "SELECT count(*) FROM shard_guards() WHERE split_id = $1";
     assert_eq!(master.query_one(guards, &[&first.id]).unwrap().get::<_, i64>(0), 0);
-    // Nothing refuses any more, so nothing is left.
+    // Nothing is refused any more, so nothing is left.
     assert_eq!(leftovers(&mut source(&cluster)).unwrap(), Vec::<String>::new());
 }
 
-/// A split that lives is none's orphan, whatever its shard is called.
+/// A living split is no orphan, whatever its shard is called.
 #[test]
 #[ignore = "make test-all: another name; make test has check::refusals::a_new_master_cleans_up_after_a_lost_one"]
 fn cleanup_under_another_name_leaves_a_living_split_alone() {
@@ -175,7 +175,7 @@ fn cleanup_under_another_name_leaves_a_living_split_alone() {
     assert_eq!(outcome(&mut client, &insert("stays", 9001)), "SM001");
 }
 
-/// The rows that such a writer reads know nothing of the split, or of the redirect.
+/// The rows that such a writer reads are from before the split, or before the redirect.
 #[test]
 fn a_writer_with_an_old_snapshot_does_not_slip_through() {
     let cluster = cluster(&[]);
@@ -187,7 +187,7 @@ fn a_writer_with_an_old_snapshot_does_not_slip_through() {
     finished(&plan(&cluster));
     assert_eq!(outcome(&mut old[0], &insert("moves", 9001)), "40001");
     assert_eq!(outcome(&mut old[1], &format!("{}; COMMIT", insert("stays", 9001))), "ok");
-    // The redirect is there by now, and gets one more key.
+    // The redirect exists by now, and gets one more key.
     for client in &mut old[2..] {
         client.batch_execute(begin).unwrap();
     }
@@ -196,7 +196,7 @@ fn a_writer_with_an_old_snapshot_does_not_slip_through() {
     finished(&Split::plan(&cluster, "shard_a", "shard_b", &["other"]).unwrap());
     assert_eq!(outcome(&mut old[2], &insert("other", 9002)), "40001");
     assert_eq!(outcome(&mut old[3], &format!("{}; COMMIT", insert("stays", 9002))), "ok");
-    // Newer ones are told where the key is.
+    // Writers with newer snapshots are told where the key is.
     let mut new = client(&cluster);
     new.batch_execute(begin).unwrap();
     assert_eq!(outcome(&mut new, &insert("other", 9003)), "SM001");
@@ -213,7 +213,7 @@ fn a_renamed_column_breaks_no_writer() {
     assert_eq!(outcome(&mut client, "UPDATE items SET renter = 'moves' WHERE id = 9001"), "SM001");
 }
 
-/// Partitions that there are, and those that come.
+/// Existing partitions, and those that are created later.
 #[test]
 #[ignore = "make test-all: partitions; make test has users_change_their_tables_beside_a_redirect_and_a_guard"]
 fn partitions_are_redirected() {
@@ -246,7 +246,7 @@ fn partitions_are_redirected() {
     assert_eq!(source(&cluster).query_one(own, &[]).unwrap().get::<_, i64>(0), 4);
 }
 
-/// Users change their tables as if no redirect and no guard were there, and both go on refusing.
+/// Users change their tables as if there were no redirect and no guard, and both continue to refuse.
 #[test]
 fn users_change_their_tables_beside_a_redirect_and_a_guard() {
     let cluster = cluster_of(
@@ -292,7 +292,7 @@ fn users_change_their_tables_beside_a_redirect_and_a_guard() {
         "ALTER TABLE more DISABLE TRIGGER USER",
         "ALTER TABLE more ENABLE TRIGGER USER",
     ] {
-        // Triggers that an owner disables are his to disable: what refuses is looked at once they are on again.
+        // Owners may disable triggers. The refusal is checked once they are enabled again.
         let is_disabled = change.contains("DISABLE");
         source(&cluster).batch_execute(change).unwrap_or_else(|error| panic!("{change}: {error:?}"));
         let is_here = source(&cluster)
@@ -310,19 +310,19 @@ fn users_change_their_tables_beside_a_redirect_and_a_guard() {
             assert!(unknown == "SM001" || unknown == "42703", "{change}: {unknown}");
         }
         for (table, id) in [("items", 900), ("items_1", 900), ("others", 6500)] {
-            // What is detached is no table of the keyspace, and loses the clones.
+            // A detached table does not belong to the keyspace, and loses its clones of the triggers.
             if table == "items_1" && change.ends_with("DETACH PARTITION items_1") {
                 continue;
             }
             let refused =
                 outcome(&mut client, &format!("INSERT INTO {table} (tenant, id) VALUES ('moves', {id})"));
-            // A row that no partition takes is refused by the server.
+            // The server refuses a row that no partition accepts.
             assert!(refused == "SM001" || refused == "23514", "{change}: {table}: {refused}");
         }
     }
 }
 
-/// Numbers and names, in buckets and in ranges; what comes back in part leaves the rest.
+/// Numbers and names, in buckets and in ranges. If a part comes back, the rest is still redirected.
 #[test]
 fn buckets_and_ranges_are_redirected() {
     let cluster = Cluster::servers(2, &["fsync = off"]).unwrap();
@@ -399,11 +399,11 @@ fn buckets_and_ranges_are_redirected() {
     }
     let left =
         "SELECT sum(keys)::bigint FROM shard_guards() WHERE state = 'redirect' AND shard_key = 'shard_a'";
-    // [10,12) [14,16) [18,20) [100,) [,M) [12,13) and two buckets.
+    // What is left are [10,12) [14,16) [18,20) [100,) [,M) [12,13) and two buckets.
     assert_eq!(master.query_one(left, &[]).unwrap().get::<_, i64>(0), 8);
 }
 
-/// Three shards in one database; keys of one name in two keyspaces.
+/// Three shards are in one database, and keys have the same name in two keyspaces.
 #[test]
 #[ignore = "make test-all: three schemas; make test has a_stale_client_is_told_where_the_key_is"]
 fn each_schema_and_keyspace_has_a_redirect_of_its_own() {
@@ -446,7 +446,7 @@ fn each_schema_and_keyspace_has_a_redirect_of_its_own() {
     ] {
         assert_eq!(at(table, "1"), wanted, "{table}");
     }
-    // It comes back to the first one: nothing else changes.
+    // The key comes back to the first shard, and nothing else changes.
     let fourth = Split::plan(&cluster, "shard_c", "shard_a", &["1"]).unwrap();
     finished(&fourth);
     for (table, wanted) in [
@@ -467,7 +467,7 @@ fn each_schema_and_keyspace_has_a_redirect_of_its_own() {
     assert!(master.query_one(&agent, &[]).unwrap().get::<_, bool>(0));
 }
 
-/// Where a key is now is in the same database: only its schema tells that nobody is led to what has left.
+/// The key is now in the same database. Only its schema shows that nobody is routed to where it was.
 #[test]
 #[ignore = "make test-all: schemas of one database; make test has check::refusals::a_new_master_cleans_up_after_a_lost_one"]
 fn cleanup_of_one_schema_keeps_nothing_for_another() {
@@ -494,7 +494,7 @@ fn cleanup_of_one_schema_keeps_nothing_for_another() {
         let query = "SELECT string_agg(action, '; ') FROM shard_cleanup('shard_a')";
         master.query_one(query, &[]).unwrap().get::<_, Option<String>>(0).unwrap_or_default()
     };
-    // Routed to where it has left, it stays.
+    // If the key is routed to where it was, the redirect stays.
     let route = |shard: &str| {
         format!("UPDATE shardmaster.routing_entry SET write_shard = '{shard}' WHERE valid_to IS NULL")
     };
@@ -522,7 +522,7 @@ fn keys_come_back_and_leave_again() {
     splits.push(plan(&cluster));
     finished(splits.last().unwrap());
     assert_eq!(outcome(&mut client, &insert("moves", 9001)), "SM001");
-    // Only the last one has anything to end here.
+    // Only the last split has anything to end here.
     let last = splits.pop().unwrap();
     for split in splits {
         split.drop_guard().unwrap();

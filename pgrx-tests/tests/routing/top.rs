@@ -1,14 +1,14 @@
-//! `shard_top()`: whom to move, by what a shard has without anything of ours.
+//! `shard_top()` finds keys to move, from what a shard has without any objects of ours.
 
 use postgres::Client;
-use shardmaster_tests::asking::{analyst, error, nobody_works_on, stage};
 use shardmaster_tests::cluster::{Cluster, DATABASE};
 use shardmaster_tests::fixture::{LIMIT, by_owner, by_superuser};
+use shardmaster_tests::queries::{analyst, error, nobody_works_on, stage};
 use shardmaster_tests::server::Stop;
 use shardmaster_tests::wait;
 use std::time::{Duration, Instant};
 
-/// Whose login may read.
+/// Opens a session whose login may read.
 fn asker(cluster: &Cluster) -> Client {
     cluster.superuser().unwrap().batch_execute("SELECT shard_grant('analyst', 'operator')").unwrap();
     analyst(cluster)
@@ -20,7 +20,7 @@ fn keys(client: &mut Client, call: &str) -> Vec<String> {
     rows.iter().map(|row| row.get(0)).collect()
 }
 
-/// One has most rows, one the widest, one is written to all the time.
+/// One key has most rows, one has the widest rows, and one is written all the time.
 #[test]
 fn each_of_the_big_and_the_hot_is_found_first() {
     let cluster = stage(&[]);
@@ -63,8 +63,8 @@ fn each_of_the_big_and_the_hot_is_found_first() {
     nobody_works_on(&cluster);
 }
 
-/// A table that is too big to be read: nearly all numbers are within their errors, and none is far from it. Rows of one
-/// tenant lie together, those of another everywhere.
+/// The table is too big to be read. Nearly all numbers are within their errors, and none is far off. The rows
+/// of one tenant are together, and those of another are everywhere.
 #[test]
 #[ignore = "make test-all: a table too big to be read; make test has each_of_the_big_and_the_hot_is_found_first"]
 fn estimates_are_within_their_errors() {
@@ -98,7 +98,7 @@ fn estimates_are_within_their_errors() {
     assert!(found.len() >= 9 && outside <= 1, "{outside} of {}", found.len());
 }
 
-/// What columns write differently is one key, whatever their type is; in each kind of keyspace.
+/// Different texts of a value are one key, whatever its type, in each kind of keyspace.
 #[test]
 fn keys_of_every_type_are_told_in_their_own_form() {
     let cluster = stage(&[]);
@@ -136,7 +136,7 @@ fn keys_of_every_type_are_told_in_their_own_form() {
             .unwrap_or_else(|error| panic!("{of}: {error:?}"));
         assert_eq!((row.get::<_, &str>(0), row.get::<_, i64>(1)), (*key, 2), "{of}");
     }
-    // Two texts of one number.
+    // These are two texts of one number.
     by_owner(&cluster, 0, "INSERT INTO \"t 3\" VALUES ('1.5'), ('1.500')");
     let rows = client.query("SELECT key, rows FROM shard_top('3')", &[]).unwrap();
     assert_eq!((rows.len(), rows[0].get::<_, &str>(0), rows[0].get::<_, i64>(1)), (1, "1.5", 4));
@@ -179,7 +179,7 @@ fn a_shard_that_says_nothing_is_named() {
     assert!(message.contains("shard_b"), "{message}");
 }
 
-/// Shards are asked as the caller's login, with its rights and no more.
+/// Shards are queried with the caller's login, with its rights and no more.
 #[test]
 fn nobody_gains_a_right() {
     let cluster = stage(&[]);

@@ -1,5 +1,5 @@
-//! Routing at random: whatever assignments, splits, merges and rollbacks follow one
-//! another, every key is routed to one shard, and every old version answers as it did.
+//! Random changes of routing: after any sequence of assignments, splits, merges and rollbacks, every key is
+//! routed to one shard, and every old version gives the same answers as before.
 
 use postgres::Client;
 use shardmaster_tests::cluster::{Cluster, DATABASE, OWNER};
@@ -13,14 +13,14 @@ use std::time::Duration;
 
 const LIMIT: Duration = Duration::from_secs(180);
 const SHARDS: [&str; 3] = ["shard_a", "shard_b", "shard_c"];
-/// Numbers that are keys of all three keyspaces.
+/// The keys are numbers in all three keyspaces.
 const KEYS: i64 = 40;
 const BUCKETS: i32 = 8;
 
-/// Where each key is.
+/// The shard of each key.
 type Policy = BTreeMap<i64, String>;
 
-/// One keyspace and what it should be.
+/// One keyspace, and its expected routes.
 struct Walk<'a> {
     cluster: &'a Cluster,
     client: Client,
@@ -57,7 +57,7 @@ impl<'a> Walk<'a> {
         self.client.query_one("SELECT shard_routing_version($1)", &[&self.keyspace]).unwrap().get(0)
     }
 
-    /// What the master says of every key now, for writing and for reading.
+    /// Returns the master's routes of all keys, for writing and for reading.
     fn read(&mut self) -> Policy {
         let query = "SELECT k, shard_of(k::text, 'write', $1), shard_of(k::text, 'read', $1)
                        FROM generate_series(0, $2::bigint - 1) k";
@@ -66,7 +66,7 @@ impl<'a> Walk<'a> {
         rows.iter().inspect(|row| same(row)).map(|row| (row.get(0), row.get(1))).collect()
     }
 
-    /// Some keys that are an entry, or a stretch of ranges, and how calls name them.
+    /// Chooses keys that form an entry, or a sequence of ranges, and returns how calls name them.
     fn some(&mut self) -> (Vec<i64>, String) {
         let key = self.random.below(KEYS as usize) as i64;
         match self.keyspace {
@@ -136,7 +136,7 @@ impl<'a> Walk<'a> {
         let (source, target) = (*self.random.one_of(&SHARDS), *self.random.one_of(&SHARDS));
         let keys: BTreeSet<i64> =
             self.now.iter().filter(|(_, shard)| *shard == source).map(|(key, _)| *key).collect();
-        // A bucket without a key of ours, or the range beyond them, may be there alone.
+        // There may be only a bucket without a key of ours, or the range beyond the keys.
         if keys.is_empty() {
             return;
         }
@@ -182,7 +182,7 @@ impl<'a> Walk<'a> {
                 assert!(!refused, "{:?}", self.trail);
                 self.now = then;
             }
-            // Of buckets and ranges without a key of ours the model knows nothing.
+            // The model does not know buckets and ranges without a key of ours.
             Err(error) => {
                 assert_eq!(error.code().map(|code| code.code()), Some("55000"), "{:?} {error}", self.trail);
                 assert!(refused || self.keyspace != "d", "{:?} {error}", self.trail);
@@ -199,7 +199,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// The master says of every key what the model does, now and in every version.
+    /// Checks that the master's routes are the model's, now and in every version.
     fn check(&mut self) {
         assert_eq!(self.read(), self.now, "{:?}", self.trail);
         let version = self.ask_version();
@@ -253,7 +253,7 @@ fn every_version_answers_as_it_did() {
     }
 }
 
-/// Assignments of eight sessions, beside a split: the versions count without a gap.
+/// Eight sessions make assignments during a split. The versions have no gaps.
 #[test]
 fn concurrent_changes_have_a_version_each() {
     let cluster = cluster();
@@ -282,13 +282,13 @@ fn concurrent_changes_have_a_version_each() {
     let query = "SELECT count(*), max(version), count(*) FILTER (WHERE split_id IS NOT NULL)
                    FROM shardmaster.routing_version WHERE keyspace = 'r'";
     let row = cluster.superuser().unwrap().query_one(query, &[]).unwrap();
-    // The first one, the cut, the split's and all of these.
+    // The versions are the first one, the cut, the split's, and all of these.
     let counts: (i64, i64, i64) = (row.get(0), row.get(1), row.get(2));
     assert_eq!(counts, (123, 123, 1));
 }
 
-/// A standby of the master routes, and learns of a change with the commit that it replays,
-/// also where a session keeps its routes.
+/// A standby of the master routes, and a change is visible with the commit that it replays, even in a session
+/// that caches its routes.
 #[test]
 fn a_standby_routes_as_the_master_does() {
     let cluster = cluster();

@@ -1,23 +1,23 @@
-//! A shard whose server answers what it likes: the master's arithmetic bears it, and what it
-//! decides by it is nothing.
+//! A shard whose server gives arbitrary answers. The master's arithmetic survives them, and no decision
+//! depends on them.
 
+use shardmaster_tests::chatty_server::message;
 use shardmaster_tests::cluster::{Cluster, DATABASE};
 use shardmaster_tests::env::is_long_run;
 use shardmaster_tests::fixture::{
     LIMIT, by_superuser as run, cluster, cut_over_and_compare, plan, to_pending,
 };
 use shardmaster_tests::split::Split;
-use shardmaster_tests::talker::message;
 use shardmaster_tests::wait;
 use std::io::{Read, Write};
 use std::net::TcpListener;
 
-/// What a shard says that is not so, and by which statement it says the truth again.
-struct Lie {
+/// A false statement of a shard, and the statement that makes it true again.
+struct FalseClaim {
     server: usize,
     says: &'static str,
     truth: &'static str,
-    /// Of the message.
+    /// A part of the expected message.
     found: &'static str,
 }
 
@@ -27,71 +27,71 @@ const TRUE_PROGRESS: &str = "UPDATE shardmaster_agent.progress p SET state = t.s
 const TRUE_BLOCKS: &str = "CREATE OR REPLACE FUNCTION pg_catalog.pg_relation_size(regclass) RETURNS bigint
     LANGUAGE sql STRICT AS $$ SELECT pg_catalog.pg_relation_size($1, 'main') $$";
 
-const LIES: [Lie; 11] = [
-    Lie {
+const LIES: [FalseClaim; 11] = [
+    FalseClaim {
         server: 0,
         says: "UPDATE shardmaster_agent.consumed SET announced = 9223372036854775807",
         truth: TRUE_STEPS,
         found: "the number of a step cannot be 9223372036854775807",
     },
-    Lie {
+    FalseClaim {
         server: 0,
         says: "UPDATE shardmaster_agent.consumed SET steps = -9223372036854775808",
         truth: TRUE_STEPS,
         found: "the number of a step cannot be -9223372036854775808",
     },
-    Lie {
+    FalseClaim {
         server: 0,
         says: "CREATE OR REPLACE FUNCTION pg_catalog.pg_relation_size(regclass) RETURNS bigint
                    LANGUAGE sql STRICT AS 'SELECT 9223372036854775807'",
         truth: TRUE_BLOCKS,
         found: "cannot be",
     },
-    Lie {
+    FalseClaim {
         server: 0,
         says: "CREATE OR REPLACE FUNCTION pg_catalog.pg_relation_size(regclass) RETURNS bigint
                    LANGUAGE sql STRICT AS 'SELECT -1::bigint'",
         truth: TRUE_BLOCKS,
         found: "cannot be -1",
     },
-    Lie {
+    FalseClaim {
         server: 0,
         says: "INSERT INTO shardmaster_agent.queue_1_1 (op, k1, k2, at) VALUES ('U', 'moves', 2, '4713-01-01 BC')",
         truth: "DELETE FROM shardmaster_agent.queue_1_1",
         found: "the time of a change in microseconds cannot be -",
     },
-    Lie {
+    FalseClaim {
         server: 1,
         says: "UPDATE shardmaster_agent.progress SET state = jsonb_set(state, '{last_event_id}', '9223372036854775807')",
         truth: TRUE_PROGRESS,
         found: "last_event_id cannot be 9223372036854775807",
     },
-    Lie {
+    FalseClaim {
         server: 1,
         says: "UPDATE shardmaster_agent.progress SET state = jsonb_set(state, '{steps}', '9223372036854775807')",
         truth: TRUE_PROGRESS,
         found: "steps cannot be 9223372036854775807",
     },
-    Lie {
+    FalseClaim {
         server: 1,
         says: "UPDATE shardmaster_agent.progress SET state = jsonb_set(state, '{tables,0,rows_copied}', '-1')",
         truth: TRUE_PROGRESS,
         found: "rows_copied cannot be -1",
     },
-    Lie {
+    FalseClaim {
         server: 1,
         says: "UPDATE shardmaster_agent.progress
                   SET state = jsonb_set(state, '{tables,0,leaves,0,cursor}', '{\"block\": 9223372036854775807}')",
         truth: TRUE_PROGRESS,
         found: "cursor cannot be 9223372036854775807",
     },
-    Lie {
+    FalseClaim {
         server: 1,
         says: "UPDATE shardmaster_agent.progress SET state = jsonb_set(state, '{tables}', '[]')",
         truth: TRUE_PROGRESS,
         found: "it has 0 tables, the split has 1",
     },
-    Lie {
+    FalseClaim {
         server: 1,
         says: "CREATE OR REPLACE FUNCTION pg_catalog.pg_relation_size(regclass) RETURNS bigint
                    LANGUAGE sql STRICT AS 'SELECT 9223372036854775807'",
@@ -100,7 +100,7 @@ const LIES: [Lie; 11] = [
     },
 ];
 
-/// A split that has failed, with what it says.
+/// Waits until a split has failed, and returns its error.
 fn failure(split: &Split<'_>, lie: &str) -> (String, String) {
     wait::until("the split to fail", LIMIT, || {
         let query = "SELECT error_code, error_message FROM shardmaster.split_plan WHERE id = $1 AND activity = 'failed'";
@@ -118,16 +118,16 @@ fn rest(split: &Split<'_>) {
     .unwrap();
 }
 
-/// Numbers past every bound, and below zero: each stops the split with its name, no worker
-/// dies of one, and with the truth it goes on as if nothing had been.
+/// Numbers beyond every bound, and below zero. Each stops the split with an error that names it, no worker
+/// crashes, and with true numbers the split continues as if nothing had happened.
 #[test]
 fn no_number_of_a_shard_is_counted_with_as_it_came() {
     let cluster = cluster(&[]);
     let split = plan(&cluster);
     to_pending(&split);
-    // Every second one, and in long runs each.
+    // Long runs try each of them, and others every second one.
     for lie in LIES.into_iter().step_by(if is_long_run() { 1 } else { 2 }) {
-        // At rest: the last step is the truth.
+        // The split is idle, so the last step is true.
         rest(&split);
         let honest = match lie.server {
             0 => "SELECT steps, announced FROM shardmaster_agent.consumed",
@@ -135,8 +135,8 @@ fn no_number_of_a_shard_is_counted_with_as_it_came() {
         };
         run(&cluster, lie.server, &format!("DROP TABLE IF EXISTS honest; CREATE TABLE honest AS {honest}"));
         run(&cluster, lie.server, lie.says);
-        // A plan that a session has already does not look whether a function of the server's
-        // own is another one: the next worker has new sessions.
+        // A cached plan of a session does not notice that a function of the server was replaced. The next
+        // worker has new sessions.
         let end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type LIKE 'shardmaster split%'";
         cluster.superuser().unwrap().batch_execute(end).unwrap();
         split.call("resume").unwrap();
@@ -152,8 +152,8 @@ fn no_number_of_a_shard_is_counted_with_as_it_came() {
     cut_over_and_compare(&cluster, &split);
 }
 
-/// What shard_split_metrics asks of a shard that lies is an error of that shard's split, and
-/// the figures of others stay.
+/// If shard_split_metrics gets an impossible answer from a shard, only that shard's split shows an error, and
+/// the metrics of others remain.
 #[test]
 fn figures_of_one_shard_are_no_error_of_all() {
     let cluster = cluster(&[]);
@@ -177,8 +177,8 @@ fn figures_of_one_shard_are_no_error_of_all() {
     assert_eq!(cluster.superuser().unwrap().query_one(shown, &[]).unwrap().get::<_, i64>(0), 1);
 }
 
-/// A source says how far its sequences are, and nothing else does: it raises the target's to
-/// the half of their range at most, and forwards.
+/// A source tells only how far its sequences are. The target's sequences are raised to half of their range at
+/// most, and never lowered.
 #[test]
 fn a_source_uses_up_no_sequence_of_the_target() {
     let cluster = cluster(&[]);
@@ -207,15 +207,15 @@ fn a_source_uses_up_no_sequence_of_the_target() {
         assert!(error.contains(problem) && error.contains("public.items_n_seq"), "{error}");
         assert_eq!(last(1), before);
     }
-    // One that is behind lowers nothing.
+    // A source that is behind lowers no sequence.
     run(&cluster, 1, "SELECT setval('items_n_seq', 70000)");
     run(&cluster, 0, "SELECT setval('items_n_seq', 5000)");
     cut_over_and_compare(&cluster, &split);
     assert_eq!(last(1), 70_000);
 }
 
-/// A target that was broken into: a sequence that no server makes is an error, and nobody
-/// divides by its step.
+/// A compromised target has a sequence that no server creates. It is an error, and nothing is divided by its
+/// increment.
 #[ignore = "make test-all: a sequence; make test has no_number_of_a_shard_is_counted_with_as_it_came"]
 #[test]
 fn a_sequence_that_no_server_makes_is_an_error() {
@@ -248,8 +248,8 @@ fn a_sequence_that_no_server_makes_is_an_error() {
     cut_over_and_compare(&cluster, &split);
 }
 
-/// Columns of the catalog and of what is shown of it, in which a text is too long or holds what
-/// a terminal obeys.
+/// Returns columns of the catalog and of its views in which a text is too long, or contains control
+/// characters of terminals.
 fn uncleaned(cluster: &Cluster) -> Vec<String> {
     let mut master = cluster.superuser().unwrap();
     let columns = "SELECT format('%s.%I', a.attrelid::regclass, a.attname),
@@ -278,8 +278,8 @@ fn uncleaned(cluster: &Cluster) -> Vec<String> {
     found
 }
 
-/// Names and expressions that a shard has are in findings, errors, the history, what is waited
-/// for and the log: nothing of them is longer than a screen, and no terminal obeys any.
+/// Names and expressions of a shard appear in findings, errors, events, reasons to wait, and the log. None of
+/// them is longer than a screen, and none contains control characters.
 #[test]
 fn no_text_of_a_shard_is_stored_as_it_came() {
     let cluster = cluster(&["shardmaster.cutover_timeout = 1500"]);
@@ -308,8 +308,7 @@ fn no_text_of_a_shard_is_stored_as_it_came() {
     assert_eq!(uncleaned(&cluster), Vec::<String>::new());
 }
 
-/// A server that speaks the protocol as it likes: whoever connects is let in, and gets these
-/// messages. Its port.
+/// Starts a server that accepts all connections and sends these messages. Returns its port.
 fn speaks(messages: impl Fn() -> Box<dyn Iterator<Item = Vec<u8>>> + Send + 'static) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -328,8 +327,8 @@ fn speaks(messages: impl Fn() -> Box<dyn Iterator<Item = Vec<u8>>> + Send + 'sta
     port
 }
 
-/// Notices come before a session is there, too: none of them is in the master's log. And what
-/// comes then is bounded as any answer is.
+/// Notices may also arrive before a session exists. None of them appears in the master's log, and everything
+/// after them is limited like any answer.
 #[test]
 fn nothing_that_comes_while_connecting_is_logged_or_kept() {
     let cluster = Cluster::namespaces(0, &["fsync = off"]).unwrap();

@@ -1,5 +1,5 @@
-//! Who has called: the role that EXECUTE was checked for, in whatever session. Code of an
-//! admin runs in sessions of superusers, and in processes of the server that nobody has called.
+//! The caller of a function is the role for which EXECUTE was checked, in any session. Code of an admin also
+//! runs in sessions of superusers, and in processes of the server without a caller.
 
 use postgres::Client;
 use shardmaster_tests::cluster::{Cluster, DATABASE};
@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// An admin who owns the schema `one`; nobody of its level owns `secret`.
+/// Makes an admin who owns the schema `one`. The schema `secret` belongs to nobody of that level.
 fn with_admin(config: &[&str]) -> (Cluster, Client) {
     let cluster = cluster(config);
     cluster
@@ -24,7 +24,7 @@ fn with_admin(config: &[&str]) -> (Cluster, Client) {
     (cluster, admin)
 }
 
-/// What a statement is refused with; None: it is not.
+/// Returns the error of a refused statement, or `None` if it is not refused.
 fn refusal(session: &mut Client, statement: &str) -> Option<String> {
     let error = session.batch_execute(statement).err()?;
     Some(format!("{} {}", state_of(&error), error.as_db_error().unwrap().message()))
@@ -34,12 +34,12 @@ fn texts(session: &mut Client, query: &str) -> Vec<String> {
     session.query(query, &[]).unwrap().iter().map(|row| row.get(0)).collect()
 }
 
-/// A function with its owner's rights that runs whatever statement it is given.
+/// A function with its owner's rights that runs any statement.
 const DOES: &str = "CREATE FUNCTION %.does(statement text) RETURNS void LANGUAGE plpgsql
     SECURITY DEFINER AS 'BEGIN EXECUTE statement; END'";
 
-/// Below superuser nobody adds a connection string, names a table of others or trusts anybody on
-/// the master's own server, in his SECURITY DEFINER function in a superuser's session neither.
+/// Below superuser nobody can add a connection string, register a table of others, or trust anybody on the
+/// master's own server. This also holds for a SECURITY DEFINER function in a superuser's session.
 #[test]
 fn a_superusers_session_adds_nothing_to_an_admins_rights() {
     let (cluster, mut admin) = with_admin(&[]);
@@ -65,10 +65,10 @@ fn a_superusers_session_adds_nothing_to_an_admins_rights() {
         assert!(directly.starts_with("42501 permission denied"), "{directly}");
         let inside = format!("SELECT one.does($s${statement}$s$)");
         assert_eq!(refusal(&mut master, &inside).as_ref(), Some(&directly), "{statement}");
-        // Nor does the session's role change by what was refused.
+        // A refused call does not change the session's role either.
         assert_eq!(texts(&mut master, "SELECT current_user::text"), ["postgres"]);
     }
-    // What an admin may is done, and is his own.
+    // Calls that an admin may make succeed, and their results belong to the admin.
     master
         .batch_execute(
             "SELECT one.does($s$SELECT public.shard_add('his', namespace => 'one'),
@@ -80,7 +80,7 @@ fn a_superusers_session_adds_nothing_to_an_admins_rights() {
     assert_eq!(texts(&mut master, named), ["an_admin", "an_admin"]);
 }
 
-/// A role that was taken counts, and so does the owner of a function that lends its rights.
+/// A role that was set counts, and so does the owner of a SECURITY DEFINER function.
 #[test]
 fn the_role_that_may_call_counts() {
     let (cluster, mut admin) = with_admin(&[]);
@@ -94,7 +94,7 @@ fn the_role_that_may_call_counts() {
         master.batch_execute(take).unwrap();
         assert_eq!(refusal(&mut master, &add("taken")), denied);
         assert_eq!(texts(&mut master, "SELECT current_user::text"), ["an_admin"]);
-        // An error that is caught puts the role back as well.
+        // The role is also restored after an error that is caught.
         master
             .batch_execute(
                 "DO $$ BEGIN
@@ -107,7 +107,7 @@ fn the_role_that_may_call_counts() {
         master.batch_execute(give_back).unwrap();
     }
     master.batch_execute(&add("plain")).unwrap();
-    // A superuser's function that lends its rights is a superuser's call.
+    // A superuser's SECURITY DEFINER function counts as a superuser's call.
     master
         .batch_execute(&format!(
             "CREATE SCHEMA lent; GRANT USAGE ON SCHEMA lent TO PUBLIC; {}",
@@ -122,8 +122,7 @@ fn the_role_that_may_call_counts() {
     assert_eq!(texts(&mut master, added), ["lent postgres", "plain postgres"]);
 }
 
-/// An index whose expression says by `one.calls`, a function to be replaced, what is called; what
-/// comes of it is in `one.said`.
+/// An index whose expression calls `one.calls`, a function that is replaced. The results are in `one.said`.
 const BAIT: &str = "CREATE FUNCTION one.calls() RETURNS void LANGUAGE plpgsql AS 'BEGIN END';
      CREATE FUNCTION one.say(x text) RETURNS text LANGUAGE plpgsql IMMUTABLE AS 'BEGIN RETURN x; END';
      CREATE TABLE one.said (routine text, answer text);
@@ -143,7 +142,7 @@ const BAIT: &str = "CREATE FUNCTION one.calls() RETURNS void LANGUAGE plpgsql AS
          RETURN x;
      END $f$";
 
-/// What looks, waits, or makes a number. Any other routine that is not refused fails the test.
+/// Routines that look, wait, or generate a number. Any other routine that is not refused fails the test.
 const CHANGES_NOTHING: &str = "shard_capacity shard_check shard_credentials shard_entries shard_executions shard_gateway_config shard_guards shard_lookup shard_lookup_conflicts shard_lookups shard_misplaced_runs \
     shard_of shard_range_midpoint shard_route shard_route_at shard_route_range \
     shard_reference_tables shard_reference_wait shard_report shard_routing_history shard_routing_version shard_sequences shard_services shard_snowflake_id \
@@ -152,8 +151,8 @@ const CHANGES_NOTHING: &str = "shard_capacity shard_check shard_credentials shar
     split_wait_for_change shard_split_tables shard_split_to_call shard_split_verification shard_split_wait shard_splits shard_status \
     shard_tables shard_tenant_usage shard_topology shard_trusted_owners";
 
-/// A superuser's REINDEX runs code of the index's owner, with nobody's word but his own: nothing
-/// is changed by it, by whatever function, even what he may do himself.
+/// A superuser's REINDEX runs code of the index's owner, at nobody's request. That code changes nothing by
+/// any function, not even what its owner may change.
 #[test]
 fn maintenance_changes_nothing() {
     let (cluster, mut admin) = with_admin(&[]);
@@ -199,7 +198,7 @@ fn maintenance_changes_nothing() {
     }
 }
 
-/// The same by a process of the server's own, which is a superuser's without a session.
+/// Autovacuum runs such code in a process of the server, which is a superuser's and has no session.
 #[test]
 fn autovacuum_lends_nobody_its_rights() {
     let (cluster, mut admin) = with_admin(&["autovacuum = on", "autovacuum_naptime = 1s"]);

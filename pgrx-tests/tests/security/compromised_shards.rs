@@ -1,22 +1,23 @@
-//! What owners, and servers that were broken into, do not get through a split: a right of
-//! somebody else's, or a wait.
+//! Owners and compromised servers gain nothing by a split: no right of somebody else, and no way to make others wait.
 
+use shardmaster_tests::attacker::{own_the_table, session};
 use shardmaster_tests::cluster::{CLIENT, DATABASE, MOVER};
 use shardmaster_tests::env::at_most;
 use shardmaster_tests::fixture::{
     LIMIT, by_superuser as run, client, cluster, cut_over_and_compare, forget_splits, plan, state_of,
     to_pending,
 };
-use shardmaster_tests::mallory::{own_the_table, session};
 use shardmaster_tests::relay::NOTICE;
+use shardmaster_tests::relayed_cluster::{
+    GRACE, RelayedCluster, TIMEOUT, given_up, interrupt, is_routed_back, writes_within,
+};
 use shardmaster_tests::split::Split;
-use shardmaster_tests::stage::{GRACE, Stage, TIMEOUT, given_up, interrupt, is_routed_back, writes_within};
 use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
-/// Whoever may draw from a sequence may not set it: a default of his that names it does not
-/// have it raised.
+/// An owner may draw from a sequence and not set it. A default that uses the sequence does not make the split
+/// raise it.
 #[test]
 fn a_sequence_is_raised_that_the_tables_owner_may_set() {
     let cluster = cluster(&[]);
@@ -50,7 +51,7 @@ fn a_sequence_is_raised_that_the_tables_owner_may_set() {
     owner.batch_execute(own).unwrap();
     assert_eq!(split.findings_with_hints().unwrap(), Vec::<String>::new());
     to_pending(&split);
-    // After the check.
+    // This happens after the check.
     owner.batch_execute(foreign).unwrap();
     split.wait_settled(LIMIT).unwrap();
     split.call("cutover").unwrap();
@@ -62,8 +63,8 @@ fn a_sequence_is_raised_that_the_tables_owner_may_set() {
     assert!(last("theirs") > 70_000);
 }
 
-/// Whether two addresses are one database is asked by a number that is the master's own: what
-/// a server takes for random, others may have locked.
+/// To ask whether two addresses are one database, the master uses a number of its own. Others may have locked
+/// what a server presents as random.
 #[test]
 fn no_shard_says_which_lock_is_taken_on_another() {
     let cluster = cluster(&[]);
@@ -94,7 +95,7 @@ fn no_shard_says_which_lock_is_taken_on_another() {
     }
 }
 
-/// A shard that does not answer that question takes its time, and no more.
+/// A shard that does not answer this question takes only a limited time.
 #[test]
 fn the_question_whether_two_addresses_are_one_ends_soon() {
     let cluster = cluster(&["shardmaster.remote_timeout = 60s"]);
@@ -117,7 +118,7 @@ fn the_question_whether_two_addresses_are_one_ends_soon() {
     assert!(refused.iter().any(|text| text.contains("no answer within")), "{refused:?}");
 }
 
-/// The most memory that a session on the master has had, in bytes.
+/// Returns the most memory that a session on the master has had, in bytes.
 fn most_memory(session: &mut postgres::Client) -> u64 {
     let pid: i32 = session.query_one("SELECT pg_backend_pid()", &[]).unwrap().get(0);
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
@@ -125,7 +126,7 @@ fn most_memory(session: &mut postgres::Client) -> u64 {
     line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() << 10
 }
 
-/// What a shard has put into the agent's tables is not kept whole until cleanup ends.
+/// Cleanup does not keep long texts that a shard has put into the agent's tables.
 #[test]
 fn cleanup_keeps_no_long_text_of_a_shard() {
     const MB: u64 = 1 << 20;
@@ -137,7 +138,7 @@ fn cleanup_keeps_no_long_text_of_a_shard() {
     let mut master = cluster.superuser().unwrap();
     forget_splits(&mut master);
     master.batch_execute("SELECT shard_assign('moves', 'shard_a', force => true)").unwrap();
-    // Each side is kept: this master routes its key here.
+    // Each side is kept, because this master routes its key here.
     run(
         &cluster,
         0,
@@ -160,7 +161,7 @@ fn cleanup_keeps_no_long_text_of_a_shard() {
     assert!(most < 150 * MB, "{} MB", most / MB);
 }
 
-/// A number that cleanup would not find again is none that this master goes on from.
+/// A number that cleanup would not find again is not adopted.
 #[test]
 fn no_shard_is_adopted_with_numbers_that_cleanup_does_not_know() {
     let cluster = cluster(&[]);
@@ -189,8 +190,8 @@ fn no_shard_is_adopted_with_numbers_that_cleanup_does_not_know() {
     assert_eq!(Split::plan(&cluster, "shard_a", "shard_b", &["stays"]).unwrap().id, 123_457);
 }
 
-/// A session is a worker's while it has the secret: neither before nor afterwards, whatever
-/// its plans are that it keeps.
+/// A session belongs to a worker while it has the secret, and neither before nor afterwards, whatever plans
+/// it has cached.
 #[test]
 fn a_session_is_the_movers_while_it_has_the_secret() {
     let cluster = cluster(&[]);
@@ -203,7 +204,7 @@ fn a_session_is_the_movers_while_it_has_the_secret() {
     let forget = "RESET shardmaster_agent.mover";
     let guess = "SET shardmaster_agent.mover = 'guessed'";
     let own = "INSERT INTO items VALUES ('moves', 9000, 'x', 9000)";
-    // On the target, and on a redirect's source further below, both ways.
+    // This applies to the target, and further below to the source of a redirect, in both orders.
     let tries = |server: usize, statement: &str, state: &str| {
         for order in [[guess, know.as_str(), guess, forget], [know.as_str(), guess, forget, know.as_str()]] {
             let mut client = cluster.servers[server].connect(DATABASE, CLIENT).unwrap();
@@ -227,7 +228,7 @@ fn a_session_is_the_movers_while_it_has_the_secret() {
     tries(0, "EXECUTE again", "SM001");
 }
 
-/// Types in types, each twice in the next one: they are not followed to their end.
+/// Nested types, each of which contains the next one twice. They are not followed to their end.
 #[test]
 fn types_that_are_nested_without_an_end_are_refused() {
     let cluster = cluster(&["shardmaster.remote_timeout = 60s"]);
@@ -266,11 +267,11 @@ fn types_that_are_nested_without_an_end_are_refused() {
     to_pending(&split);
 }
 
-/// Notices that come without an end are no answer: writers wait for a target that sends them
-/// until the deadline, and no longer.
+/// An endless stream of notices is not an answer. Writers wait for a target that sends them until the
+/// deadline, and no longer.
 #[test]
 fn a_target_that_babbles_in_the_cutover_keeps_no_writer_out() {
-    let stage = Stage::new(&["shardmaster.remote_timeout = 2s"]);
+    let stage = RelayedCluster::new(&["shardmaster.remote_timeout = 2s"]);
     let split = plan(&stage.cluster);
     to_pending(&split);
     let mut writer = client(&stage.cluster);
@@ -285,8 +286,8 @@ fn a_target_that_babbles_in_the_cutover_keeps_no_writer_out() {
     cut_over_and_compare(&stage.cluster, &split);
 }
 
-/// A server that sends notices, without an end, to whomever it has let in, or before it does;
-/// how it is reached.
+/// Starts a server that sends notices without end, before or after it accepts a session. Returns its
+/// connection string.
 fn babbles(lets_in: bool, pause: Duration) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -298,7 +299,7 @@ fn babbles(lets_in: bool, pause: Duration) -> String {
                 if lets_in {
                     let _ = client.write_all(b"Z\0\0\0\x05I");
                 }
-                // Without a pause there is something to be read at any moment.
+                // Without a pause there is always something to read.
                 let notices = NOTICE.repeat(if pause.is_zero() { 5000 } else { 1 });
                 while client.write_all(&notices).is_ok() {
                     std::thread::sleep(pause);
@@ -309,7 +310,7 @@ fn babbles(lets_in: bool, pause: Duration) -> String {
     format!("host=127.0.0.1 port={port} dbname=x user=y sslmode=disable gssencmode=disable")
 }
 
-/// Nor does a call wait for such a server without an end.
+/// A call does not wait endlessly for such a server either.
 #[test]
 fn a_call_ends_whatever_a_shard_sends_in_the_place_of_an_answer() {
     let cluster = cluster(&["shardmaster.remote_timeout = 1s"]);
@@ -336,8 +337,8 @@ fn a_call_ends_whatever_a_shard_sends_in_the_place_of_an_answer() {
     }
 }
 
-/// Nor does a server before version 14, or one that says so, keep a session that has been
-/// cancelled: libpq asks it to end the statement, and waits for it to hang up.
+/// A server before version 14, or one that claims to be, cannot keep a cancelled session either. libpq asks
+/// it to end the statement, and waits until it closes the connection.
 #[test]
 fn a_call_that_is_cancelled_ends_whatever_the_shard_does() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -346,7 +347,7 @@ fn a_call_that_is_cancelled_ends_whatever_the_shard_does() {
         let mut kept = Vec::new();
         for mut client in listener.incoming().flatten() {
             let length = client.read(&mut [0; 8192]).unwrap_or(0);
-            // A request to cancel is of 16 bytes: it is never answered.
+            // A cancel request has 16 bytes, and is never answered.
             if length > 16 {
                 let _ =
                     client.write_all(b"R\0\0\0\x08\0\0\0\0S\0\0\0\x18server_version\x0013.0\0Z\0\0\0\x05I");

@@ -1,4 +1,4 @@
-//! Each way to prove who the mover is, over TLS, with real servers.
+//! Each way of authenticating the mover, over TLS, with real servers.
 
 use shardmaster_tests::cluster::{DATABASE, MOVER};
 use shardmaster_tests::env::is_long_run;
@@ -15,7 +15,7 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// A split there and back with what the endpoint says now.
+/// Runs a split there and back with the current endpoint.
 fn carries_splits(vault: &Vault) {
     vault.require_connects().unwrap();
     for (source, target) in [("shard_a", "shard_b"), ("shard_b", "shard_a")] {
@@ -39,8 +39,8 @@ fn change(vault: &Vault, value: &str) {
     fixture::source(&vault.cluster).batch_execute(&statement).unwrap();
 }
 
-/// What the shard takes changes in the middle of a split, and then what the master has: the split
-/// waits meanwhile, and loses nothing.
+/// In the middle of a split the shard's secret changes, and then the master's. The split waits meanwhile, and
+/// loses nothing.
 fn survives_rotation(vault: &Vault, of_shard: impl FnOnce(), said: &str, of_master: impl FnOnce()) {
     let split = plan(&vault.cluster);
     to_pending(&split);
@@ -59,7 +59,7 @@ fn survives_rotation(vault: &Vault, of_shard: impl FnOnce(), said: &str, of_mast
     back.drop_guard().unwrap();
 }
 
-/// Neither of another authority, nor for another host, nor of another time.
+/// Certificates of another authority, for another host, or expired ones are refused.
 fn refuses_wrong_certificates(vault: &mut Vault) {
     let other = Authority::new(&vault.directory, "stranger").unwrap();
     let stranger = other.issue(HOST, 1).unwrap();
@@ -73,7 +73,7 @@ fn refuses_wrong_certificates(vault: &mut Vault) {
         vault.show(certificate).unwrap();
         let refused = vault.refusal().unwrap();
         assert!(refused.contains(text), "{refused}");
-        // What was wrong with it libpq tells the server, not us.
+        // libpq reports the reason to the server, and not to us.
         let server = &vault.cluster.servers[1];
         wait::until(alert, LIMIT, || Ok(server.log_tail(4_000).contains(alert).then_some(()))).unwrap();
     }
@@ -97,19 +97,19 @@ fn a_password_carries_splits_and_no_other_server_gets_it() {
     let encrypted: String = vault.cluster.superuser().unwrap().query_one(query, &[]).unwrap().get(0);
     assert!(encrypted.contains("TLS"), "{encrypted}");
     refuses_wrong_certificates(&mut vault);
-    // A server with the right certificate that asks for the password itself does not get it.
+    // A server with the right certificate that asks for the plain password does not get it.
     let server = &vault.cluster.servers[1];
     set_rules(server, "local all all trust\nhostssl all all 127.0.0.0/8 password\n", "").unwrap();
     let refused = vault.refusal().unwrap();
-    // libpq 16 and later look at how they are asked first.
+    // libpq 16 and later first check the requested method.
     let is_said =
         ["channel binding", "authentication method requirement"].iter().any(|text| refused.contains(text));
     assert!(is_said, "{refused}");
-    // Unless the connection string says that it may.
+    // The connection string can allow it.
     vault.lead_to(&(vault.conninfo() + " channel_binding=prefer"), "b").unwrap();
     vault.require_connects().unwrap();
     vault.lead_to(&vault.conninfo(), "b").unwrap();
-    // Nor is there a way without TLS.
+    // The shard cannot be reached without TLS either.
     let plain = vault.conninfo().replace("sslmode=verify-full", "sslmode=disable");
     vault.lead_to(&plain, "b").unwrap();
     assert!(vault.refusal().unwrap().contains("no encryption"), "{:?}", vault.refusal());
@@ -125,7 +125,7 @@ fn a_certificate_of_the_keychain_carries_splits_and_is_in_no_file() {
     vault.set_credential("b", "mtls_cert", &secret).unwrap();
     vault.lead_to(&vault.conninfo(), "b").unwrap();
     carries_splits(&vault);
-    // A line of the key, as it is in no other one.
+    // This line of the key is in no other key.
     let key = fs::read_to_string(&issued.key).unwrap();
     let line = key.lines().nth(5).unwrap();
     fs::remove_file(&issued.key).unwrap();
@@ -139,7 +139,7 @@ fn a_certificate_of_the_keychain_carries_splits_and_is_in_no_file() {
         return;
     }
     refuses_wrong_certificates(&mut vault);
-    // The shard asks for certificates of another authority: then those of the old one are nobody's.
+    // The shard now requires certificates of another authority, so the old ones are not accepted.
     let other = Authority::new(&vault.directory, "other").unwrap();
     let issued = other.issue(MOVER, 1).unwrap();
     let secret =
@@ -154,7 +154,7 @@ fn a_certificate_of_the_keychain_carries_splits_and_is_in_no_file() {
     survives_rotation(&vault, of_shard, "unknown ca", of_master);
 }
 
-/// The metadata server of a cloud, as far as tokens are asked of it.
+/// Starts a metadata server of a cloud, which returns this token.
 fn metadata_server(token: &'static str) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -175,7 +175,7 @@ fn metadata_server(token: &'static str) -> SocketAddr {
     address
 }
 
-/// A program of that name that says a token to those who ask for the right one.
+/// Writes a program of this name, which prints a token if it is called correctly.
 fn program(directory: &Path, name: &str, text: &str) {
     let path = directory.join(name);
     fs::write(&path, format!("#!/bin/sh\n{text}\n")).unwrap();
@@ -184,7 +184,7 @@ fn program(directory: &Path, name: &str, text: &str) {
 
 #[test]
 fn tokens_of_files_commands_and_clouds_carry_splits() {
-    // The server is told the token as it is, as those of clouds are.
+    // The server gets the token as a plain password, as those of clouds do.
     let mut vault = Vault::new("password", &[]).unwrap();
     let expected = format!(
         "rds generate-db-auth-token --hostname {HOST} --port 5432 --username {MOVER} --region eu-west-1"
@@ -216,7 +216,7 @@ fn tokens_of_files_commands_and_clouds_carry_splits() {
         }
     }
     refuses_wrong_certificates(&mut vault);
-    // What has run out is taken anew: of a file at once.
+    // An expired token is fetched again, and a token in a file at once.
     vault.lead_to(&vault.conninfo(), "token_file").unwrap();
     let (of_shard, of_master) =
         (|| vault.set_password("renewed").unwrap(), || fs::write(&file, "renewed").unwrap());
@@ -257,7 +257,7 @@ fn the_servers_own_account_is_known_by_a_socket() {
     assert!(vault.refusal().unwrap().contains("Peer authentication failed"));
 }
 
-/// First the shard knows the new password, then the master: the split waits, and loses nothing.
+/// The shard's password changes first, and then the master's. The split waits, and loses nothing.
 #[test]
 #[ignore = "make test-all: a rotation meanwhile; make test has tokens_of_files_commands_and_clouds_carry_splits"]
 fn passwords_and_master_keys_rotate_in_the_middle_of_a_split() {
@@ -270,7 +270,7 @@ fn passwords_and_master_keys_rotate_in_the_middle_of_a_split() {
     waits_for(&vault, "credential \"b\"");
     vault.set_credential("b", "password", r#"{"password": "second"}"#).unwrap();
     split.wait_settled(LIMIT).unwrap();
-    // Another master key: it comes first, all is sealed anew, the old one goes.
+    // A new master key is added in front, all credentials are encrypted again, and the old key is removed.
     vault.write_keys(&[&key('b'), &key('a')]).unwrap();
     let mut master = vault.cluster.superuser().unwrap();
     let status = "SELECT value FROM shard_status() WHERE item = 'keychain' AND ok";
@@ -283,7 +283,7 @@ fn passwords_and_master_keys_rotate_in_the_middle_of_a_split() {
     split.call("cutover").unwrap();
     split.wait("completed", LIMIT).unwrap();
     assert!(rows(&vault.cluster, 1).values().all(|val| val.starts_with("later ")));
-    // Without any the split waits, and says for what.
+    // Without the key the split waits, and reports the reason.
     vault.write_keys(&[&key('a')]).unwrap();
     vault.end_sessions().unwrap();
     split.call("finish").unwrap();
@@ -293,7 +293,7 @@ fn passwords_and_master_keys_rotate_in_the_middle_of_a_split() {
     assert!(rows(&vault.cluster, 0).is_empty());
 }
 
-/// A master without its key: what needs none goes on.
+/// The master lacks its key, and everything that does not need it continues.
 #[test]
 fn a_master_without_its_key_says_so_and_the_rest_goes_on() {
     let vault = with_password();
@@ -322,7 +322,7 @@ fn a_master_without_its_key_says_so_and_the_rest_goes_on() {
     vault.write_keys(&[&key('a')]).unwrap();
     fs::set_permissions(vault.key_path(), Permissions::from_mode(0o644)).unwrap();
     assert!(status().0.contains("operating-system user alone can read"), "{}", status().0);
-    // Routes and shards without a secret.
+    // Routes, and shards without a secret.
     let mut client = vault.cluster.client().unwrap();
     assert_eq!(client.query_one("SELECT shard_of('moves')", &[]).unwrap().get::<_, String>(0), "shard_a");
     let other = "SELECT ok FROM shard_check('shard_a') WHERE item = 'connect'";
@@ -330,7 +330,7 @@ fn a_master_without_its_key_says_so_and_the_rest_goes_on() {
     fs::set_permissions(vault.key_path(), Permissions::from_mode(0o600)).unwrap();
     assert!(status().1);
     vault.require_connects().unwrap();
-    // Changed by a bit, it is no credential.
+    // With one changed bit it is not a credential any more.
     vault
         .cluster
         .superuser()
@@ -343,7 +343,7 @@ fn a_master_without_its_key_says_so_and_the_rest_goes_on() {
     assert!(!status().1);
 }
 
-/// By a command, or by the environment of the server.
+/// The key comes from a command, or from the environment of the server.
 #[test]
 fn the_master_key_comes_by_a_command_or_by_the_environment() {
     let mut vault = with_password();
@@ -363,7 +363,7 @@ fn the_master_key_comes_by_a_command_or_by_the_environment() {
     vault.cluster.master.set_environment("SHARDMASTER_MASTER_KEY", &key('a'));
     vault.cluster.master.restart(shardmaster_tests::server::Stop::Fast).unwrap();
     vault.require_connects().unwrap();
-    // What runs for a token has it not.
+    // A command for a token does not have the key in its environment.
     set_rules(&vault.cluster.servers[1], "local all all trust\nhostssl all all 127.0.0.0/8 password\n", "")
         .unwrap();
     let secret = r#"{"command": "echo \"${SHARDMASTER_MASTER_KEY:-first}\""}"#;
@@ -372,8 +372,8 @@ fn the_master_key_comes_by_a_command_or_by_the_environment() {
     vault.require_connects().unwrap();
 }
 
-/// What is no plain file is not waited for: whoever opens a pipe that nobody writes into hears no
-/// cancel and no shutdown.
+/// A file that is not a plain one is not opened, because a process that opens a pipe without a writer notices
+/// neither a cancel nor a shutdown.
 #[test]
 fn a_pipe_in_the_place_of_a_file_keeps_nobody() {
     let vault = with_password();
@@ -383,7 +383,7 @@ fn a_pipe_in_the_place_of_a_file_keeps_nobody() {
     vault.lead_to(&vault.conninfo(), "pipe").unwrap();
     let refused = within(Duration::from_secs(20), || vault.refusal().unwrap());
     assert!(refused.contains("not a plain file"), "{refused}");
-    // Nor by libpq, of what the connection string names.
+    // libpq does not open such files of a connection string either.
     vault.set_credential("b", "password", r#"{"password": "first"}"#).unwrap();
     for keyword in ["sslrootcert", "sslcert", "sslcrl"] {
         vault.lead_to(&format!("{} {keyword}={}", vault.conninfo(), pipe.display()), "b").unwrap();
@@ -399,7 +399,7 @@ fn a_pipe_in_the_place_of_a_file_keeps_nobody() {
     assert!(said.contains("not a plain file"), "{said}");
 }
 
-/// What a call gives that ends in time.
+/// Returns the result of a call that must end in time.
 fn within<T: Send>(limit: Duration, call: impl FnOnce() -> T + Send) -> T {
     thread::scope(|scope| {
         let calling = scope.spawn(call);

@@ -1,5 +1,5 @@
-//! Rows of the extension's tables fire no code of others, whatever they have been given: these rows are changed with the
-//! rights of the extension's owner.
+//! Rows of the extension's tables run no code of others, whatever rights these have on the tables. The rows
+//! are changed with the rights of the extension's owner.
 
 use postgres::{Client, Error};
 use shardmaster_tests::cluster::{Cluster, DATABASE};
@@ -9,7 +9,7 @@ const CREDENTIAL: &str = "INSERT INTO shardmaster.keychain (alias, auth_kind, se
 const DROP: &str = "SELECT shard_credential_drop('x')";
 const CAPACITY: &str = "SELECT shard_set_capacity('shard_a', 7)";
 
-/// What whoever runs its code becomes, and who that was.
+/// The trap changes the role that runs its code, and records it.
 const TRAP: &str = "
     CREATE TABLE library.caught (who text);
     CREATE FUNCTION library.trap() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -55,7 +55,7 @@ fn no_row_of_ours_fires_code_of_others() {
     let mut admin = cluster.master.connect(DATABASE, "an_admin").unwrap();
     librarian.batch_execute(TRAP).unwrap();
 
-    // As was recommended once: a foreign key, whose table has a trigger.
+    // An earlier recommendation: a foreign key, whose table has a trigger.
     master.batch_execute("GRANT REFERENCES (alias) ON shardmaster.keychain TO librarian").unwrap();
     for follows in
         ["ON DELETE CASCADE ON UPDATE CASCADE", "ON DELETE SET NULL", "", "DEFERRABLE INITIALLY DEFERRED"]
@@ -75,7 +75,7 @@ fn no_row_of_ours_fires_code_of_others() {
     }
     assert_eq!(caught(&mut master), Vec::<String>::new());
 
-    // Triggers of each kind, with names before all others.
+    // Triggers of each kind, with names that sort before all others.
     master.batch_execute("GRANT TRIGGER ON shardmaster.shard TO librarian").unwrap();
     for kind in ["BEFORE UPDATE", "AFTER UPDATE", "BEFORE INSERT OR UPDATE OR DELETE"] {
         for each in ["FOR EACH ROW", "FOR EACH STATEMENT"] {
@@ -95,7 +95,7 @@ fn no_row_of_ours_fires_code_of_others() {
     assert_eq!(state_of(&librarian.batch_execute(taken).unwrap_err()), "42710");
     assert_eq!(caught(&mut master), Vec::<String>::new());
 
-    // What the owner of a table alone can do, a superuser here.
+    // Objects that only the owner of a table can create, here a superuser.
     for (create, names, drop) in [
         (
             "CREATE RULE r AS ON UPDATE TO shardmaster.shard DO ALSO INSERT INTO library.caught VALUES ('rule')",
@@ -117,7 +117,7 @@ fn no_row_of_ours_fires_code_of_others() {
     }
     admin.batch_execute(DROP).unwrap();
 
-    // Each table has its trigger, and references of ours to each other are nobody else's.
+    // Each table has its trigger. Foreign keys between our tables belong to nobody else.
     let without = "SELECT count(*) FROM pg_depend d JOIN pg_class c ON c.oid = d.objid
                     WHERE d.refobjid = (SELECT oid FROM pg_extension WHERE extname = 'shardmaster') AND d.classid = 'pg_class'::regclass AND c.relkind = 'r'
                       AND NOT EXISTS (SELECT FROM pg_trigger t WHERE t.tgrelid = c.oid AND t.tgname = chr(1) AND t.tgtype & 62 = 62 AND t.tgenabled = 'A')";
@@ -125,8 +125,9 @@ fn no_row_of_ours_fires_code_of_others() {
     assert_eq!(listed(&mut master), Vec::<String>::new());
 }
 
-/// Rows of the catalog say as whom shards are reached, and what is run there: who may write all tables would be whoever he
-/// likes. Nor does a column of a row's type keep the extension from being updated.
+/// Rows of the catalog determine with which role shards are reached, and what runs there. A role that may
+/// write all tables could become anybody. A column of a catalog's row type does not block an update of the
+/// extension either.
 #[test]
 fn whoever_may_write_all_data_writes_nothing_of_the_catalog() {
     let cluster = cluster(&[]);
@@ -163,7 +164,7 @@ fn whoever_may_write_all_data_writes_nothing_of_the_catalog() {
             let _ = writer.batch_execute("RESET session_replication_role");
         }
     }
-    // Its functions write for him what his level may.
+    // The extension's functions write what the role's level allows.
     writer.batch_execute("SELECT shard_assign('somebody', 'shard_a'), shard_unassign('somebody')").unwrap();
     for of_a_type in [
         "CREATE TABLE own.t (x shardmaster.split_metrics_row)",
@@ -179,7 +180,7 @@ fn whoever_may_write_all_data_writes_nothing_of_the_catalog() {
         .unwrap();
 }
 
-/// What a role has of the extension, but for what everybody may call.
+/// Returns a role's rights on the extension's objects, except for calls that everybody may make.
 fn given(there: &mut Client) -> Vec<String> {
     let query = "
         SELECT format('%s %s', a.privilege_type, c.oid::regclass) FROM pg_class c, aclexplode(c.relacl) a

@@ -1,5 +1,5 @@
-//! Looks for what nobody thought of: every routine of the extension, by every level, with
-//! arguments that nobody should give.
+//! Looks for problems that nobody thought of: every routine of the extension, called by every level, with
+//! hostile arguments.
 
 use shardmaster_tests::cluster::{Cluster, DATABASE, MOVER};
 use shardmaster_tests::env::at_most;
@@ -11,7 +11,7 @@ use shardmaster_tests::random::{self, Random};
 use shardmaster_tests::split::Split;
 use shardmaster_tests::wait;
 
-/// Who calls: PUBLIC, the levels, and the owner of the extension.
+/// The callers: PUBLIC, the levels, and the owner of the extension.
 const CALLERS: [&str; 6] = ["nobody", "client", "monitor", "operator", "admin", "postgres"];
 
 fn may_call(caller: &str, routine: &Routine) -> bool {
@@ -23,7 +23,7 @@ fn may_call(caller: &str, routine: &Routine) -> bool {
     }
 }
 
-/// Who is the first of the callers that may; for the others it is the same code.
+/// Whether this is the first of the callers that may call it. The others run the same code.
 fn is_first(caller: &str, routine: &Routine) -> bool {
     match routine.level.as_deref() {
         _ if routine.is_public => caller == "nobody",
@@ -32,8 +32,8 @@ fn is_first(caller: &str, routine: &Routine) -> bool {
     }
 }
 
-/// What there is to call it on: splits in three phases, keyspaces of each strategy, slots;
-/// and beside them two shards that no call names.
+/// Makes objects to call it on: splits in three phases, keyspaces of each strategy, slots, and two shards
+/// that no call names.
 fn stage() -> Cluster {
     let key = "shardmaster.master_key_command = 'printf %064d 1'";
     let cluster =
@@ -82,19 +82,20 @@ fn stage() -> Cluster {
     cluster
 }
 
-/// What whoever may call the function of its name may read, and nobody write to: the server itself says so of a view.
+/// Views that everybody may read who may call the function of that name, and that nobody can write. The
+/// server refuses writes to a view.
 const IS_LOOKED_AT: [&str; 2] = ["shard_splits", "shard_guards"];
 
-/// All that is found is told at once.
+/// Collects all problems, which are reported together.
 #[derive(Default)]
-struct Found(Vec<String>);
+struct Findings(Vec<String>);
 
-impl Found {
+impl Findings {
     fn note(&mut self, answer: shardmaster_tests::Result<Answer>) -> Option<Answer> {
         answer.map_err(|wrong| self.0.push(wrong.to_string())).ok()
     }
 
-    /// Whoever may not is told so.
+    /// A caller without the right must get 42501.
     fn must_be_refused(&mut self, caller: &str, call: &str, answer: Option<Answer>) {
         if answer.is_some_and(|answer| answer.as_deref() != Some("42501")) {
             self.0.push(format!("{caller}: {call}: not refused"));
@@ -102,7 +103,7 @@ impl Found {
     }
 }
 
-/// Where a role has USAGE on the schema, the server may answer before it looks for the right; what `calls` has first.
+/// If a role has USAGE on the schema, the server may answer before it checks the right. That is the first of `calls`.
 fn is_answered_before(routine: &Routine, at: usize, answer: &Option<Answer>) -> bool {
     match answer {
         Some(Some(_)) => routine.is_for_server,
@@ -111,13 +112,13 @@ fn is_answered_before(routine: &Routine, at: usize, answer: &Option<Answer>) -> 
     }
 }
 
-/// What nobody can write to: a view, or the column of an identity. The server says so first.
+/// Nobody can write to a view, or to the column of an identity. The server says so first.
 fn is_unwritable(kind: char, touch: &str, answer: &Option<Answer>) -> bool {
     let Some(Some(state)) = answer else { return false };
     !touch.starts_with("SELECT") && (kind == 'v' || state == "428C9")
 }
 
-/// What fits best, NULL everywhere, and each argument in turn as nobody should give it.
+/// Returns calls: the best arguments, NULL everywhere, and each argument in turn with hostile values.
 fn calls(routine: &Routine) -> Vec<String> {
     let best: Vec<String> = routine.parameters.iter().map(|p| plausible(p)[0].clone()).collect();
     let nulls: Vec<String> = routine.parameters.iter().map(|p| format!("NULL::{}", p.type_name)).collect();
@@ -141,7 +142,7 @@ fn at_random(routine: &Routine, random: &mut Random) -> String {
     routine.call(&arguments)
 }
 
-/// Calls at random for each routine and caller; more of them find more.
+/// The number of random calls for each routine and caller. More calls find more.
 fn rounds() -> usize {
     std::env::var("SHARDMASTER_HOSTILE_ROUNDS")
         .ok()
@@ -159,7 +160,7 @@ fn every_routine_answers_everybody_clearly() {
     for parameter in routines.iter().flat_map(|routine| &routine.parameters) {
         assert!(!hostile(parameter).is_empty(), "no values of type {}", parameter.type_name);
     }
-    let mut found = Found::default();
+    let mut found = Findings::default();
     for name in CALLERS {
         let mut caller = Caller::new(&cluster.master, name).unwrap();
         for routine in &routines {
@@ -192,7 +193,7 @@ fn every_routine_answers_everybody_clearly() {
             }
         }
     }
-    // What is carried out stays, so each call finds what the others have made.
+    // Committed calls stay, so each call finds what the others have made.
     for _ in 0..rounds() * 2 {
         for name in ["client", "operator", "admin"] {
             let mut caller = Caller::new(&cluster.master, name).unwrap();
@@ -205,7 +206,7 @@ fn every_routine_answers_everybody_clearly() {
     assert_sane(&cluster);
 }
 
-/// The server has lived through it, and everything works.
+/// Checks that the server has survived, and that everything works.
 fn assert_sane(cluster: &Cluster) {
     let log = std::fs::read_to_string(cluster.master.log_path()).unwrap();
     for wrong in ["PANIC", "panicked", "terminated by signal", "stack backtrace", "] XX"] {
@@ -213,7 +214,7 @@ fn assert_sane(cluster: &Cluster) {
         assert_eq!(line, None, "{wrong}");
     }
     let mut master = cluster.superuser().unwrap();
-    // What the calls have made of splits, guards and tables may well wait for another call.
+    // Splits, guards and tables that the calls have made may well wait for another call.
     let ill = "SELECT string_agg(item || ': ' || value, E'\\n') FROM shard_status()
                 WHERE NOT ok AND item !~ '^(split [0-9]|guard of |lookup index |reference table |decisions of )'";
     let mut told = None;

@@ -1,17 +1,17 @@
-//! Every text that a user can give, from a list of hostile ones, through whole splits: what
-//! master and shards have run is SQL of ours alone.
+//! Whole splits with every text that a user can give, from a list of hostile ones. Master and shards must run
+//! only our own SQL.
 
 use postgres::Client;
 use shardmaster_tests::cluster::Cluster;
 use shardmaster_tests::fixture::LIMIT;
-use shardmaster_tests::hostile::stage::{KEYSPACE, KINDS, RANGES, SHARDS, Stage};
+use shardmaster_tests::hostile::stage::{HostileCluster, KEYSPACE, KINDS, RANGES, SHARDS};
 use shardmaster_tests::hostile::texts::{MARK, NAMES, NO_NAMES, all, ident, literal};
 use shardmaster_tests::nginx::{Nginx, Requests, percent_encoded};
 use shardmaster_tests::server::Server;
 use shardmaster_tests::split::Split;
 use std::fs;
 
-/// What may be anything, and what the master knows by a name: one of its own kind.
+/// Texts may be anything. Names must be of objects that the master knows.
 #[test]
 fn a_name_that_could_be_obeyed_is_none() {
     let cluster = Cluster::servers(0, &["fsync = off"]).unwrap();
@@ -51,7 +51,7 @@ fn a_name_that_could_be_obeyed_is_none() {
     }
 }
 
-fn plan<'a>(stage: &'a Stage, keyspace: &str, keys: &[&str]) -> Split<'a> {
+fn plan<'a>(stage: &'a HostileCluster, keyspace: &str, keys: &[&str]) -> Split<'a> {
     let query = "SELECT shard_split_plan($1, $2, $3, $4, $5)";
     let mut master = stage.cluster.superuser().unwrap();
     let row = master.query_one(query, &[&SHARDS[0], &SHARDS[1], &keys, &NAMES[3], &keyspace]).unwrap();
@@ -65,8 +65,8 @@ fn to_pending(split: &Split<'_>) {
     split.wait("cutover_pending", LIMIT).unwrap();
 }
 
-/// Writes of a client to all rows of all tables; the SQLSTATE of each that is refused.
-fn write(stage: &Stage, keys: &[&str]) -> Vec<String> {
+/// Writes as a client to all rows of all tables. Returns the SQLSTATE of each refused write.
+fn write(stage: &HostileCluster, keys: &[&str]) -> Vec<String> {
     let mut refused = Vec::new();
     let mut client = stage.client(0).unwrap();
     let mut master = stage.cluster.superuser().unwrap();
@@ -82,7 +82,7 @@ fn write(stage: &Stage, keys: &[&str]) -> Vec<String> {
             let Err(error) = client.batch_execute(&write) else { continue };
             let db = error.as_db_error().unwrap();
             refused.push(db.code().code().to_owned());
-            // For programs, whatever is in it.
+            // The detail is for programs, whatever it contains.
             let detail = db.detail().unwrap();
             let is_read = "SELECT $1::text::json->>'shard' IS NOT NULL";
             assert!(master.query_one(is_read, &[&detail]).unwrap().get::<_, bool>(0), "{detail}");
@@ -91,8 +91,8 @@ fn write(stage: &Stage, keys: &[&str]) -> Vec<String> {
     refused
 }
 
-/// Rows of some keys.
-fn count(stage: &Stage, side: usize, keys: &[&str]) -> i64 {
+/// Counts the rows of some keys.
+fn count(stage: &HostileCluster, side: usize, keys: &[&str]) -> i64 {
     let mut client = stage.on(side).unwrap();
     let mut count = 0;
     for table in stage.of_keyspace() {
@@ -106,14 +106,14 @@ fn count(stage: &Stage, side: usize, keys: &[&str]) -> i64 {
     count
 }
 
-fn look(stage: &Stage) {
+fn look(stage: &HostileCluster) {
     stage.look(&mut stage.cluster.superuser().unwrap(), "the master").unwrap();
     for side in [0, 1] {
         stage.look(&mut stage.on(side).unwrap(), SHARDS[side]).unwrap();
     }
 }
 
-/// A service for each shard, and each key where it is.
+/// Asks gateways with a service for each shard, and checks the shard of each key.
 fn ask_gateways(master: &mut Client) {
     let mut nginx = Nginx::new(&["first", "second"]).unwrap();
     for (shard, service) in SHARDS.iter().zip(["first", "second"]) {
@@ -142,12 +142,12 @@ fn ask_gateways(master: &mut Client) {
 
 #[test]
 fn no_text_of_a_user_is_obeyed() {
-    let mut stage = Stage::new().unwrap();
+    let mut stage = HostileCluster::new().unwrap();
     let (few, many) = (stage.keys[..4].to_vec(), stage.keys[4..].to_vec());
     let mut master = stage.cluster.superuser().unwrap();
     master.batch_execute("LISTEN shardmaster").unwrap();
 
-    // A few keys, which stand in the triggers' conditions; with computed columns.
+    // A few keys stand in the triggers' conditions. Some columns are computed.
     let split = plan(&stage, KEYSPACE, &few);
     let map = "SELECT shard_split_map($1, $2, $3, $4)";
     for table in stage.of_keyspace().take(2) {
@@ -170,7 +170,7 @@ fn no_text_of_a_user_is_obeyed() {
     assert_eq!(write(&stage, &few).len() as i64, 0);
     assert_eq!(count(&stage, 0, &few), 0);
 
-    // Many, which are looked up; undone.
+    // Many keys are looked up. The split is rolled back.
     let split = plan(&stage, KEYSPACE, &many);
     to_pending(&split);
     assert_eq!(write(&stage, &many), Vec::<String>::new());
@@ -179,7 +179,7 @@ fn no_text_of_a_user_is_obeyed() {
     assert_eq!(count(&stage, 1, &many), 0);
     look(&stage);
 
-    // An enum of such labels, and ranges with such bounds.
+    // The labels of an enum and the bounds of ranges are such texts.
     let split = plan(&stage, KINDS, &few);
     to_pending(&split);
     split.run(|_| ()).unwrap();
@@ -204,7 +204,7 @@ fn no_text_of_a_user_is_obeyed() {
     drop(heard);
     drop(notifications);
 
-    // What a lost master leaves.
+    // These are the remains of a lost master.
     let split = plan(&stage, KEYSPACE, &many[..3]);
     to_pending(&split);
     look(&stage);
@@ -218,15 +218,15 @@ fn no_text_of_a_user_is_obeyed() {
         assert!(!master.query("SELECT * FROM shard_cleanup($1)", &[shard]).unwrap().is_empty());
         let mut shard = stage.on(side).unwrap();
         stage.look(&mut shard, SHARDS[side]).unwrap();
-        // What remembers the master and its last decisions stays until the shard is dropped.
+        // The tables with the master and its last decisions stay until the shard is dropped.
         let left = "SELECT count(*) FROM pg_class WHERE relnamespace = to_regnamespace('shardmaster_agent') AND relkind = 'r'
                        AND relname NOT IN ('master', 'decision')";
         assert_eq!(shard.query_one(left, &[]).unwrap().get::<_, i64>(0), 0);
     }
 }
 
-/// The master's own database, reached over its own socket: no part of its name leads
-/// somewhere else. Settings are texts, too.
+/// The master's own database is reached over its own socket, and no part of its name leads elsewhere.
+/// Settings are texts as well.
 #[test]
 fn a_database_is_one_whatever_it_is_called() {
     const NAME: &str = "host=/nowhere dbname='x";

@@ -1,4 +1,4 @@
-//! The keychain while it is changed, sealed anew, damaged, or opened by nobody.
+//! The keychain while it is changed, encrypted again, damaged, or cannot be opened.
 
 use postgres::Client;
 use shardmaster_tests::cluster::DATABASE;
@@ -28,13 +28,13 @@ fn rotate(session: &mut Client) -> Result<i64, postgres::Error> {
     session.query_one("SELECT shard_keychain_rotate()", &[]).map(|row| row.get(0))
 }
 
-/// Under which master keys they are sealed.
+/// Returns the master keys that encrypt the credentials.
 fn keys(vault: &Vault) -> Vec<String> {
     let query = "SELECT DISTINCT master_key FROM shard_credentials() ORDER BY 1";
     vault.cluster.superuser().unwrap().query(query, &[]).unwrap().iter().map(|row| row.get(0)).collect()
 }
 
-/// A session that waits for a lock while something is done, and what has become of it.
+/// Runs a call that waits for a lock while something else is done. Returns the call's result.
 fn behind<T: Send>(vault: &Vault, call: impl FnOnce(&mut Client) -> T + Send, meanwhile: impl FnOnce()) -> T {
     let mut session = vault.cluster.superuser().unwrap();
     let pid: i32 = session.query_one("SELECT pg_backend_pid()", &[]).unwrap().get(0);
@@ -49,7 +49,7 @@ fn behind<T: Send>(vault: &Vault, call: impl FnOnce(&mut Client) -> T + Send, me
     })
 }
 
-/// Work for which nobody waits does not wait for a vault either: that of others comes next.
+/// Work for which nobody waits does not wait for a hanging vault either. Other work comes next.
 #[test]
 #[ignore = "make test-all: a vault that hangs; make test has security::credentials::tokens_of_files_commands_and_clouds_carry_splits"]
 fn a_vault_that_hangs_is_given_up_as_a_shard_is() {
@@ -61,11 +61,11 @@ fn a_vault_that_hangs_is_given_up_as_a_shard_is() {
     fixture::finished(&back);
     vault.cluster.set("shardmaster.master_key_command", "sleep 60").unwrap();
     vault.cluster.set("shardmaster.master_key_file", "").unwrap();
-    // Whoever is waited for waits for it longer.
+    // A call for which somebody waits waits longer for the vault.
     let hangs =
         || Ok(vault.refusal().ok().filter(|said| said.contains("has not ended within 5 s")).map(drop));
     wait::until("the master to ask the vault", LIMIT, hangs).unwrap();
-    // It is at home again on shard_b, which is to be told by and by.
+    // The key is assigned to shard_b again, which must be told later.
     let assign = "SELECT shard_assign('moves', 'shard_b', force => true)";
     vault.cluster.superuser().unwrap().batch_execute(assign).unwrap();
     let mut master = vault.cluster.superuser().unwrap();
@@ -74,8 +74,8 @@ fn a_vault_that_hangs_is_given_up_as_a_shard_is() {
         .unwrap_or_else(|error| panic!("{error}: {}", back.describe()));
 }
 
-/// What cannot be opened is named, all of it, and nothing is sealed anew: whoever takes the old key
-/// away by the word of this call loses nothing by it.
+/// All credentials that cannot be opened are named, and none is encrypted again. An operator who removes the
+/// old key after this call's success loses nothing.
 #[test]
 fn what_is_damaged_is_named_before_anything_is_sealed_anew() {
     let vault = with_password(&[]);
@@ -97,7 +97,7 @@ fn what_is_damaged_is_named_before_anything_is_sealed_anew() {
     let status = "SELECT value FROM shard_status() WHERE item = 'keychain' AND NOT ok";
     let status: String = master.query_one(status, &[]).unwrap().get(0);
     assert!(status.contains(r#""a""#) && status.contains(r#""d""#), "{status}");
-    // A key that is missing is another matter: what it has sealed comes back with it.
+    // A missing key is another case. Its credentials can be opened again when it is back.
     vault.write_keys(&[&key('b')]).unwrap();
     assert_eq!(state_of(&rotate(&mut master).unwrap_err()), "55000");
     vault.write_keys(&[&key('b'), &key('a')]).unwrap();
@@ -109,7 +109,8 @@ fn what_is_damaged_is_named_before_anything_is_sealed_anew() {
     vault.require_connects().unwrap();
 }
 
-/// Two set one that is new, each of another kind, and a shard names the first: the second finds it.
+/// Two sessions set the same new credential, each of another kind, and a shard uses the first. The second
+/// session notices it.
 #[test]
 fn a_new_one_has_one_kind() {
     let vault = with_password(&[]);
@@ -140,7 +141,8 @@ fn a_new_one_has_one_kind() {
     vault.require_connects().unwrap();
 }
 
-/// One that is on its way while all are sealed anew is sealed anew, too, or says that it has to be.
+/// A credential that is set while all are encrypted again is encrypted again as well, or an error says that
+/// it must be.
 #[test]
 fn none_stays_sealed_under_a_key_that_goes() {
     let vault = with_password(&[]);
@@ -151,7 +153,7 @@ fn none_stays_sealed_under_a_key_that_goes() {
     let count = behind(&vault, rotate, || first.batch_execute("COMMIT").unwrap());
     assert_eq!(count.unwrap(), 2);
     assert_eq!(keys(&vault).len(), 1);
-    // One that comes while they are is sealed under what the keys are by then.
+    // A credential that is set meanwhile is encrypted with the key of that time.
     first.batch_execute("BEGIN").unwrap();
     rotate(&mut first).unwrap();
     let set_one = |session: &mut Client| set(session, "newer", "password", PASSWORD);
@@ -161,12 +163,12 @@ fn none_stays_sealed_under_a_key_that_goes() {
     };
     behind(&vault, set_one, meanwhile).unwrap();
     assert_eq!(keys(&vault).len(), 2);
-    // A transaction that does not see it.
+    // This transaction does not see the new credential.
     let mut old = vault.cluster.superuser().unwrap();
     old.batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1").unwrap();
     set(&mut first, "newest", "password", PASSWORD).unwrap();
     assert_eq!(state_of(&rotate(&mut old).unwrap_err()), "40001");
-    // Nor does it drop one that a shard has been given since.
+    // It does not drop a credential that a shard uses by now either.
     old.batch_execute("ROLLBACK; BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1").unwrap();
     first.batch_execute("SELECT shard_set_endpoint('shard_b', credential_alias => 'newest')").unwrap();
     let used = old.batch_execute("SELECT shard_credential_drop('newest')").unwrap_err();
@@ -176,8 +178,8 @@ fn none_stays_sealed_under_a_key_that_goes() {
     assert_eq!(keys(&vault).len(), 1);
 }
 
-/// A standby of the master is promoted where its key is not: it says so, and all goes on that needs
-/// no secret; what needs one does once the key is there.
+/// A standby of the master is promoted on a server without the key. It reports this, and everything that
+/// needs no secret continues. The rest continues once the key is there.
 #[ignore = "make test-all: a promoted standby; make test has security::credentials::a_master_without_its_key_says_so_and_the_rest_goes_on"]
 #[test]
 fn a_promoted_master_without_its_key_goes_on() {
@@ -196,7 +198,7 @@ fn a_promoted_master_without_its_key_goes_on() {
     let row = master.query_one("SELECT value, ok FROM shard_status() WHERE item = 'keychain'", &[]).unwrap();
     let (said, ok): (String, bool) = (row.get(0), row.get(1));
     assert!(!ok && said.contains("No such file") && said.contains("master_key_file"), "{said}");
-    // Routes are read and changed, shards without a secret are looked at, credentials listed.
+    // Routes are read and changed, shards without a secret are checked, and credentials are listed.
     for query in [
         "SELECT shard_of('moves') = 'shard_a' AND shard_of('stays') = 'shard_a'",
         "SELECT shard_assign('another', 'shard_a') > 0",
@@ -228,7 +230,8 @@ fn a_promoted_master_without_its_key_goes_on() {
     );
 }
 
-/// Objects of users name credentials: their owner keeps one from being dropped by two functions, and sees nothing by them.
+/// A user's objects may name credentials. Their owner prevents a credential from being dropped by two
+/// functions, and cannot read it by them.
 #[test]
 fn a_role_below_superuser_holds_one() {
     let vault = with_password(&[]);
@@ -261,7 +264,7 @@ fn a_role_below_superuser_holds_one() {
     assert!(told.contains("\"bucket photos\"") && told.contains("\"librarian\""), "{told}");
     let release = "SELECT shard_credential_release('b', 'bucket photos')";
     assert!(!other.query_one(release, &[]).unwrap().get::<_, bool>(0));
-    // Whoever has its name since is somebody else, and it is who it was by another name.
+    // Another role that has this name by now is somebody else, and a renamed role stays the same.
     drop((librarian, other));
     master
         .batch_execute("ALTER ROLE librarian RENAME TO curator; ALTER ROLE other RENAME TO librarian")
@@ -273,7 +276,7 @@ fn a_role_below_superuser_holds_one() {
     assert!(curator.query_one(release, &[]).unwrap().get::<_, bool>(0));
     assert_eq!(state_of(&master.batch_execute("SELECT shard_credential_drop('b')").unwrap_err()), "55006");
     assert!(other.query_one(release, &[]).unwrap().get::<_, bool>(0));
-    // In another system, where a dump was restored, numbers are others.
+    // In another system, where a dump was restored, the oids are different.
     other.batch_execute(hold).unwrap();
     master
         .batch_execute("UPDATE shardmaster.credential_hold SET of_system = of_system - 1, holder = 1")

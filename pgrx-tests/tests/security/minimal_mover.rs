@@ -1,14 +1,14 @@
-//! The smallest mover: a role with the rights that docs/operate/roles-and-rights.md names and no others, on
-//! servers of every major version, with tables of several owners and row-level security. Both
-//! shards are of that version, the master of the one that the extension is built for.
+//! The smallest mover: a role with only the rights that docs/operate/roles-and-rights.md names, on servers of
+//! every major version, with tables of several owners and row-level security. Both shards have that version,
+//! and the master has the one for which the extension is built.
 
 use postgres::Client;
 use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE};
 use shardmaster_tests::fixture::{LIMIT, by_superusers as run};
 use shardmaster_tests::split::Split;
 
-/// Two servers with a table of alice's and two of bob's, one of which hides its rows from
-/// whoever is not its owner, and one from him, too; and a mover without any right.
+/// Makes two servers with one table of alice's and two of bob's. One table hides its rows from everybody but
+/// its owner, and one hides them from the owner as well. The mover has no rights yet.
 fn stage(major: u32) -> Cluster {
     let mut cluster = Cluster::servers(0, &["fsync = off", "shardmaster.tail_interval = 20"]).unwrap();
     for _ in 0..2 {
@@ -65,7 +65,7 @@ fn superuser(cluster: &Cluster, shard: &str) -> Client {
     cluster.servers.iter().find(|server| server.name() == shard).unwrap().superuser(DATABASE).unwrap()
 }
 
-/// The finding about a right on each side, and the statement that its hint gives.
+/// Checks the finding about a right on each side, and the statement in its hint.
 fn lacks(split: &Split<'_>, right: &str, statement: &str) {
     let found = split.findings_with_hints().unwrap();
     for side in ["source", "target"] {
@@ -76,7 +76,7 @@ fn lacks(split: &Split<'_>, right: &str, statement: &str) {
     }
 }
 
-/// What is left out is found, by name; with all of it, and nothing else, rows move.
+/// Each missing right is found by name. With all of them, and no others, rows move.
 fn smallest(major: u32) {
     let cluster = stage(major);
     let split = Split::plan(&cluster, "shard_a", "shard_b", &["moves"]).unwrap();
@@ -87,7 +87,7 @@ fn smallest(major: u32) {
         let notes: i64 = split.superuser().unwrap().query_one(query, &[&split.id]).unwrap().get(0);
         assert_eq!(notes, 2);
     } else {
-        // On 16 and later it need not be able to become the owner.
+        // From PostgreSQL 16 on, it need not be able to become the owner.
         let how = if major < 16 { "" } else { " WITH INHERIT TRUE, SET FALSE" };
         lacks(&split, "right to create", "GRANT CREATE, TEMPORARY ON DATABASE app TO carrier");
         run(&cluster, "GRANT CREATE, TEMPORARY ON DATABASE app TO carrier");
@@ -137,7 +137,7 @@ fn smallest(major: u32) {
     }
 }
 
-/// A table that is hidden from nobody but strangers needs no more than a membership.
+/// For a table that hides its rows only from strangers, a membership is enough.
 #[test]
 #[ignore = "make test-all: fewer rights; make test has the_smallest_mover_on_18"]
 fn without_forced_row_level_security_no_attribute_is_needed() {

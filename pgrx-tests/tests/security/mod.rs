@@ -1,4 +1,4 @@
-//! Who gets which rights and secrets, whoever owns the tables, writes the texts or has broken into a shard.
+//! Rights and secrets, and who gets them, with hostile owners of tables, hostile texts, and compromised shards.
 
 mod byzantine_shard;
 mod caller_role;

@@ -1,5 +1,5 @@
-//! A source that was broken into, or a link on which somebody changes bytes, gives rows of
-//! keys that do not move: the target takes none of them.
+//! A compromised source, or a link that changes bytes, delivers rows of keys that do not move. The target
+//! accepts none of them.
 
 use postgres::Client;
 use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE, MOVER, OWNER};
@@ -8,16 +8,16 @@ use shardmaster_tests::fixture::{LIMIT, cluster, source};
 use shardmaster_tests::relay::Relay;
 use shardmaster_tests::split::Split;
 
-/// A table of the keys that move and of those that stay, and what is changed on the way.
+/// A table with moving and staying keys, and the bytes that are replaced on the way.
 struct Case {
     keyspace: &'static str,
     table: &'static str,
-    /// By a superuser on the master, after keyspace and shards are there.
+    /// Statements of a superuser on the master, once the keyspace and shards exist.
     route: &'static str,
     plan: &'static str,
     truth: &'static [u8],
     told: &'static [u8],
-    /// The key as the error names it.
+    /// The key in the error's message.
     key: &'static str,
 }
 
@@ -41,7 +41,7 @@ const CASES: &[Case] = &[
         told: b"stays",
         key: "key \"stays\"",
     },
-    // Numbers go over in binary form.
+    // Numbers are copied in binary form.
     Case {
         keyspace: "numbers",
         table: "CREATE TABLE numbers (tenant bigint, id int, val text, PRIMARY KEY (tenant, id))",
@@ -103,7 +103,7 @@ const CASES: &[Case] = &[
 ];
 
 impl Case {
-    /// Columns and value of the key that moves.
+    /// Returns the columns and the value of the key that moves.
     fn moving(&self) -> (&'static str, &'static str) {
         match self.keyspace {
             "numbers" => ("tenant", "7000000001"),
@@ -138,8 +138,8 @@ fn must_fail(split: &Split<'_>, phase: &str, case: &Case) {
     assert_eq!(code, "SM006");
 }
 
-/// In the copy and in what is applied after it, whatever keys move and however they are
-/// written; the row that a tenant of the target has there stays what it was.
+/// This applies to the copy and to changes after it, whatever keys move and however they are written. The
+/// existing row of a tenant of the target stays unchanged.
 #[test]
 fn the_target_takes_rows_of_the_moving_keys_alone() {
     let cluster = cluster(&[]);
@@ -176,12 +176,12 @@ fn the_target_takes_rows_of_the_moving_keys_alone() {
         split.call("run_backfill").unwrap();
         split.wait("cutover_pending", LIMIT).unwrap();
         assert_eq!(case.rows(&cluster, 1), 50, "{}", case.keyspace);
-        // What the reader says of the keys that have changed is in a form of its own.
+        // The reader sends changed keys in a form of its own.
         split.wait_settled(LIMIT).unwrap();
         cluster.hold("step_begin").unwrap();
         split.wait_held("step_begin", LIMIT).unwrap();
         link.lie("reader", case.truth, case.told);
-        // Few rows come as texts, which the lie does not know of numbers.
+        // A few rows are sent as texts, in which the replaced bytes of numbers do not occur.
         let last = if case.keyspace == "numbers" { 700 } else { 60 };
         case.insert(&mut source(&cluster), 51, last);
         cluster.fault("").unwrap();

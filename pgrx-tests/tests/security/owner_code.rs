@@ -1,25 +1,25 @@
-//! An owner of a table that moves gets no right of the mover's: code that its sessions would
-//! run is found before it is run, and stops the split until somebody says that it is trusted.
+//! The owner of a moving table gains no right of the mover. Code that the mover's sessions would run is found
+//! before it runs, and stops the split until somebody declares it trusted.
 
 use postgres::Client;
+use shardmaster_tests::attacker::{is_mover, own_the_table, session};
 use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE, MOVER};
 use shardmaster_tests::env::{is_long_run, may_lack};
 use shardmaster_tests::fixture::{LIMIT, client, cluster, cut_over_and_compare, plan, state_of, to_pending};
-use shardmaster_tests::mallory::{is_mover, own_the_table, session};
 
 fn server_of<'a>(cluster: &'a Cluster, side: &str) -> &'a shardmaster_tests::server::Server {
     &cluster.servers[usize::from(side == "target")]
 }
 
-/// Something that a session of the mover would run.
+/// Code that a session of the mover would run.
 struct Trap {
     what: &'static str,
-    /// By a superuser, where it takes one.
+    /// Statements of a superuser, if they are needed.
     prepare: &'static str,
-    /// By the owner.
+    /// Statements of the owner.
     set: &'static str,
     undo: &'static str,
-    /// What the finding says.
+    /// The text of the finding.
     says: &'static str,
 }
 
@@ -259,8 +259,7 @@ const TRAPS: &[Trap] = &[
     },
 ];
 
-/// On either side each of them is a finding that names it, and none is run, neither by the
-/// check nor by the start.
+/// On either side the check finds each of them by name. None is run, neither by the check nor by the start.
 #[test]
 fn code_of_an_owner_stops_a_split_before_it_runs() {
     let cluster = cluster(&[]);
@@ -269,7 +268,7 @@ fn code_of_an_owner_stops_a_split_before_it_runs() {
     assert_eq!(split.findings_with_hints().unwrap(), Vec::<String>::new());
     for (number, trap) in TRAPS.iter().enumerate() {
         for (at, side) in ["source", "target"].into_iter().enumerate() {
-            // Each of them on one side, and in long runs on both.
+            // Each of them is tried on one side, and in long runs on both.
             if !is_long_run() && number % 2 != at {
                 continue;
             }
@@ -297,7 +296,7 @@ fn code_of_an_owner_stops_a_split_before_it_runs() {
             owner.batch_execute(trap.undo).unwrap_or_else(|error| panic!("{}: {error:?}", trap.what));
         }
     }
-    // A view of its own in the table's place is no table, and is not read.
+    // A view in the place of the table is not a table, and is not read.
     for side in ["source", "target"] {
         let mut owner = session(&cluster, server_of(&cluster, side).name());
         owner
@@ -311,8 +310,7 @@ fn code_of_an_owner_stops_a_split_before_it_runs() {
     }
 }
 
-/// Policies of row-level security do not apply to the mover, or its queries fail; their
-/// functions are not called.
+/// Policies of row-level security do not apply to the mover, or its queries fail. Their functions are not called.
 #[test]
 fn no_policy_of_an_owner_is_evaluated() {
     let cluster = cluster(&[]);
@@ -328,7 +326,7 @@ fn no_policy_of_an_owner_is_evaluated() {
             .unwrap();
         assert!(split.findings_with_hints().unwrap().iter().any(|text| text.contains("row-level security")));
         owner.batch_execute("ALTER TABLE items NO FORCE ROW LEVEL SECURITY").unwrap();
-        // The other side has none yet.
+        // The other side has no policy yet.
         let found = split.findings().unwrap();
         assert!(
             found.iter().all(|text| side == "source"
@@ -343,8 +341,7 @@ fn no_policy_of_an_owner_is_evaluated() {
     assert!(!is_mover(&cluster));
 }
 
-/// What somebody has said is trusted is run, on the shard of which it was said; what a
-/// superuser owns is run anywhere.
+/// Code that was declared trusted runs, on the shard for which this was declared. A superuser's code runs everywhere.
 #[test]
 #[ignore = "make test-all: each kind of code that is trusted; make test has code_of_an_owner_stops_a_split_before_it_runs"]
 fn code_of_an_owner_who_is_trusted_runs() {
@@ -371,7 +368,7 @@ fn code_of_an_owner_who_is_trusted_runs() {
     }
     let left = split.findings_with_hints().unwrap();
     assert_eq!(left.len(), 2, "{left:?}");
-    // What the hint says can be run as it stands.
+    // The statement in the hint works as it is.
     let run_hint = |master: &mut Client, finding: &str| {
         let statement = finding.split("HINT: ").nth(1).and_then(|hint| hint.split(" allows").next()).unwrap();
         master.batch_execute(statement).unwrap();
@@ -392,8 +389,8 @@ fn code_of_an_owner_who_is_trusted_runs() {
     assert_eq!(master.query_one(query, &[]).unwrap().get::<_, i64>(0), 1);
 }
 
-/// A definition that changes while rows move is looked through before the mover goes on, and
-/// so is each batch that finish deletes.
+/// A definition that changes while rows move is checked before the mover continues, and before each batch
+/// that finish deletes.
 #[test]
 fn code_that_comes_later_stops_the_split_as_well() {
     let cluster = cluster(&[]);
@@ -452,7 +449,7 @@ fn code_that_comes_later_stops_the_split_as_well() {
     assert!(!is_mover(&cluster));
 }
 
-/// What an operator has computed on the way is no way to the mover's rights either.
+/// An operator's computed columns are no way to the mover's rights either.
 #[test]
 fn a_computed_column_runs_no_code_of_an_owner() {
     let cluster = cluster(&[]);
@@ -464,7 +461,7 @@ fn a_computed_column_runs_no_code_of_an_owner() {
         .unwrap();
     for expression in [
         "CASE WHEN public.steady('x') THEN t.code END",
-        // Constants are computed when they are read.
+        // Constants are evaluated when they are parsed.
         "CASE WHEN '(1)'::public.c IS NULL THEN t.code END",
         "CASE WHEN '{1}'::public.d[] IS NULL THEN t.code END",
         "length(table_to_xml('pg_class', true, true, '')::text)",
@@ -478,7 +475,7 @@ fn a_computed_column_runs_no_code_of_an_owner() {
     }
 }
 
-/// A mover that is a superuser beside owners who are not is said, and stops nothing.
+/// A mover that is a superuser, while owners are not, is reported, and stops nothing.
 #[test]
 fn a_mover_with_all_rights_is_noted() {
     let cluster = cluster(&[]);

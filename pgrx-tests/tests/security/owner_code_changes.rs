@@ -1,16 +1,16 @@
-//! What comes to an owner's code after it was looked through, and what reaches for the
-//! mover's rights by functions that everybody may call.
+//! Changes of an owner's code after it was checked, and code that tries to use the mover's rights by
+//! functions that everybody may call.
 
+use shardmaster_tests::attacker::{by_attacker, is_mover, own_the_table, session};
 use shardmaster_tests::cluster::{DATABASE, MOVER};
 use shardmaster_tests::env::at_most;
 use shardmaster_tests::fixture::{
     LIMIT, before_the_next_step, by_superusers, client, cluster, let_code_be_computed, plan, source,
     to_pending,
 };
-use shardmaster_tests::mallory::{by_mallory, is_mover, own_the_table, session};
 
-/// Something that comes later to the target.
-struct Later {
+/// A change of the target that happens later.
+struct LateAddition {
     what: &'static str,
     by_superuser: &'static str,
     by_owner: &'static str,
@@ -20,8 +20,8 @@ struct Later {
     says: &'static str,
 }
 
-const LATER: [Later; 6] = [
-    Later {
+const LATER: [LateAddition; 6] = [
+    LateAddition {
         what: "a constraint of a domain that an expression alone names",
         by_superuser: "SELECT 1",
         by_owner: "ALTER DOMAIN named ADD CONSTRAINT c CHECK (evil(value)) NOT VALID",
@@ -30,7 +30,7 @@ const LATER: [Later; 6] = [
         undo_on_master: "SELECT 1",
         says: "function public.evil(text)",
     },
-    Later {
+    LateAddition {
         what: "a cast of a type that an expression alone names",
         by_superuser: "SELECT 1",
         by_owner: "CREATE FUNCTION shown(mood) RETURNS json LANGUAGE sql AS 'SELECT to_json(public.evil(''x''))';
@@ -40,7 +40,7 @@ const LATER: [Later; 6] = [
         undo_on_master: "SELECT 1",
         says: "function public.shown(public.mood)",
     },
-    Later {
+    LateAddition {
         what: "a function that changes hands",
         by_superuser: "ALTER FUNCTION given(text) OWNER TO mallory",
         by_owner: "INSERT INTO armed VALUES ('given')",
@@ -49,7 +49,7 @@ const LATER: [Later; 6] = [
         undo_on_master: "SELECT 1",
         says: "function public.given(text), which belongs to role mallory",
     },
-    Later {
+    LateAddition {
         what: "a superuser who is none any more",
         by_superuser: "ALTER ROLE boss NOSUPERUSER",
         by_owner: "INSERT INTO armed VALUES ('of_boss')",
@@ -58,7 +58,7 @@ const LATER: [Later; 6] = [
         undo_on_master: "SELECT 1",
         says: "function public.of_boss(text), which belongs to role boss",
     },
-    Later {
+    LateAddition {
         what: "a role that is not trusted any more",
         by_superuser: "SELECT 1",
         by_owner: "INSERT INTO armed VALUES ('of_friend')",
@@ -67,7 +67,7 @@ const LATER: [Later; 6] = [
         undo_on_master: "SELECT shard_trust_owner('shard_b', 'friend')",
         says: "function public.of_friend(text), which belongs to role friend",
     },
-    Later {
+    LateAddition {
         what: "another role of the name of one that is trusted",
         by_superuser: "DROP ROLE pal; CREATE ROLE pal; CREATE FUNCTION of_pal(text) RETURNS boolean LANGUAGE sql AS 'SELECT public.evil(''x'')';
                        ALTER FUNCTION of_pal OWNER TO pal",
@@ -79,13 +79,13 @@ const LATER: [Later; 6] = [
     },
 ];
 
-/// What expressions are made of, by whom ever it is, is looked through again when something
-/// of it changes, also where no table has changed.
+/// Objects of which expressions are made, whoever owns them, are checked again if one of them changes, even
+/// if no table has changed.
 #[test]
 fn what_expressions_are_made_of_is_looked_through_again() {
     let cluster = cluster(&[]);
     own_the_table(&cluster);
-    by_mallory(&cluster, "CREATE TABLE armed (what text)");
+    by_attacker(&cluster, "CREATE TABLE armed (what text)");
     for (name, owner) in [("given", "postgres"), ("of_boss", "boss"), ("of_friend", "friend")] {
         by_superusers(
             &cluster,
@@ -98,7 +98,7 @@ fn what_expressions_are_made_of_is_looked_through_again() {
         );
     }
     by_superusers(&cluster, "ALTER ROLE boss SUPERUSER; CREATE ROLE pal");
-    by_mallory(
+    by_attacker(
         &cluster,
         "CREATE DOMAIN named AS text; CREATE TYPE mood AS ENUM ('good');
          ALTER TABLE items ADD CHECK (val::named IS NOT NULL), ADD CHECK (to_json('good'::mood) IS NOT NULL),
@@ -129,7 +129,7 @@ fn what_expressions_are_made_of_is_looked_through_again() {
     assert!(!is_mover(&cluster));
 }
 
-/// What fits better than what was checked, and comes later, is not called.
+/// A later function that matches better than the checked one is not called.
 #[test]
 fn what_fits_a_mapped_expression_better_is_not_called() {
     for (first, better, expression) in [
@@ -176,7 +176,7 @@ fn what_fits_a_mapped_expression_better_is_not_called() {
     }
 }
 
-/// What an owner may not do is not done for him by functions that everybody may call.
+/// Functions that everybody may call do not do for an owner what the owner may not do.
 #[test]
 fn no_function_of_the_server_lends_an_owner_the_movers_rights() {
     let cluster = cluster(&[]);
@@ -234,13 +234,12 @@ fn no_function_of_the_server_lends_an_owner_the_movers_rights() {
     split.finish(LIMIT).unwrap();
 }
 
-/// A rule that is always followed writes to another table, whose triggers are nobody's that
-/// was looked at.
+/// A rule that always applies writes to another table, whose triggers were not checked.
 #[test]
 fn a_rule_reaches_no_table_of_an_owner() {
     let cluster = cluster(&[]);
     own_the_table(&cluster);
-    by_mallory(
+    by_attacker(
         &cluster,
         "CREATE TABLE log (n int); CREATE TRIGGER t AFTER INSERT ON log FOR EACH ROW EXECUTE FUNCTION fires();
          ALTER TABLE log ENABLE ALWAYS TRIGGER t",
@@ -264,7 +263,7 @@ fn a_rule_reaches_no_table_of_an_owner() {
     split.finish(LIMIT).unwrap();
 }
 
-/// What an operator has computed fails on a row: that it does, and not what is in the row.
+/// If an operator's computed column fails for a row, the error says so, and does not contain the row's values.
 #[test]
 fn no_value_of_a_row_stands_in_an_error_of_a_computed_column() {
     let cluster = cluster(&[]);
@@ -310,8 +309,8 @@ fn no_value_of_a_row_stands_in_an_error_of_a_computed_column() {
     }
 }
 
-/// Where a computed column is part of a foreign key, the check asks what it comes to: of what
-/// it has found to be an expression, and of no value of a row.
+/// If a computed column is part of a foreign key, the check evaluates it. It must have found it to be an
+/// expression first, and its error contains no value of a row.
 #[test]
 fn a_computed_column_of_a_foreign_key_is_looked_at_first() {
     let cluster = cluster(&[]);
@@ -343,8 +342,8 @@ fn a_computed_column_of_a_foreign_key_is_looked_at_first() {
     }
 }
 
-/// To compare constraints of both sides their texts are read again on the target, and what
-/// they name there need not be what they were made of.
+/// To compare constraints of both sides, their texts are parsed again on the target. The names in them may
+/// refer to other objects there than those of which they were made.
 #[test]
 fn a_constraint_that_is_read_again_calls_nothing_that_came_later() {
     let cluster = cluster(&[]);
@@ -367,7 +366,7 @@ fn a_constraint_that_is_read_again_calls_nothing_that_came_later() {
     assert!(refused.iter().any(|text| text.contains(says)), "{refused:?}");
 }
 
-/// Whoever asks for the middle of a range looks into its tables as the mover.
+/// A call for the midpoint of a range reads its tables as the mover.
 #[test]
 fn the_middle_of_a_range_is_not_looked_for_in_code_of_an_owner() {
     let cluster = cluster(&[]);
@@ -408,8 +407,8 @@ fn the_middle_of_a_range_is_not_looked_for_in_code_of_an_owner() {
     assert_eq!(master.query_one(ask, &[]).unwrap().get::<_, String>(0), "50");
 }
 
-/// Triggers may wait long for writers: what has come to the target meanwhile is looked at
-/// before its tables are read.
+/// Creating triggers may wait long for writers. Changes of the target meanwhile are checked before its tables
+/// are read.
 #[test]
 #[ignore = "make test-all: another moment; make test has security::owner_code::code_that_comes_later_stops_the_split_as_well"]
 fn what_comes_while_a_split_is_installed_is_looked_at() {

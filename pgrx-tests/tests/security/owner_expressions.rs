@@ -1,26 +1,25 @@
-//! What an owner gives another meaning to, where a session of the mover reads a text anew:
-//! rows as a whole, a column that is generated, operators by their names. And what a server
-//! calls without that it stands in any text.
+//! Names to which an owner gives another meaning when a session of the mover parses a text: whole rows,
+//! generated columns, operators. And functions that a server calls although no text names them.
 
+use shardmaster_tests::attacker::{by_attacker, is_mover, own_the_table, session};
 use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE};
 use shardmaster_tests::fixture::{
     LIMIT, before_the_next_step, by_superusers, client, cluster, cluster_of, plan, source, to_pending,
 };
-use shardmaster_tests::mallory::{by_mallory, is_mover, own_the_table, session};
 use shardmaster_tests::split::Split;
 
-/// The check refuses what is there now, and nobody has had the mover's rights.
+/// Checks that the check refuses the present objects, and that nobody has got the mover's rights.
 fn refuses(cluster: &Cluster, split: &Split<'_>, says: &str) {
     let refused = split.findings().unwrap();
     if refused.is_empty() {
-        // What it would have come to.
+        // This shows what would have happened.
         to_pending(split);
     }
     assert!(!is_mover(cluster), "{says}");
     assert!(refused.iter().any(|text| text.contains(says)), "{says}: {refused:?}");
 }
 
-/// The next step stops at what has come, and goes on without it.
+/// Checks that the next step stops at a new object, and continues without it.
 fn stops_at(cluster: &Cluster, split: &Split<'_>, says: &str, undo: impl FnOnce()) {
     let error = split.wait("completed", LIMIT).unwrap_err().to_string();
     assert!(!is_mover(cluster), "{says}");
@@ -60,7 +59,7 @@ fn a_cast_of_a_whole_row_runs_for_nobody() {
         refuses(&cluster, &split, &format!("public.shown(public.{row})"));
         owner.batch_execute("DROP FUNCTION shown CASCADE").unwrap();
     }
-    // Somebody's cast to a type of his own is in no text, and holds nobody up.
+    // Somebody's cast to his own type is in no text, and blocks nobody.
     source(&cluster)
         .batch_execute(
             "CREATE ROLE stranger; CREATE SCHEMA strange AUTHORIZATION stranger; SET ROLE stranger;
@@ -83,8 +82,8 @@ fn a_cast_of_a_whole_row_runs_for_nobody() {
     }
 }
 
-/// COPY computes a generated shard-by column from its text. What fits a name in it better
-/// than what the column was made of is not called.
+/// COPY computes a generated shard-by column from its text. A function that matches a name in it better than
+/// the original one is not called.
 #[test]
 fn a_generated_key_is_computed_by_nothing_that_came_later() {
     let cluster = cluster(&[]);
@@ -95,7 +94,7 @@ fn a_generated_key_is_computed_by_nothing_that_came_later() {
          CREATE FUNCTION lib.fine(anyelement) RETURNS text LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog
             AS 'BEGIN RETURN lower($1::text); END'",
     );
-    by_mallory(
+    by_attacker(
         &cluster,
         &format!(
             "CREATE TABLE made (a text, tenant text GENERATED ALWAYS AS (lib.fine(a)) STORED, id int, PRIMARY KEY (a, id));
@@ -120,7 +119,7 @@ fn a_generated_key_is_computed_by_nothing_that_came_later() {
         &split,
         "public.made: column tenant: schema lib, where role mallory can create objects",
     );
-    // The source has the column's value, and reads no text.
+    // The source has the column's value, and parses no text.
     source(&cluster).batch_execute("GRANT CREATE ON SCHEMA lib TO mallory").unwrap();
     superuser.batch_execute("REVOKE CREATE ON SCHEMA lib FROM mallory").unwrap();
     assert_eq!(split.findings().unwrap(), Vec::<String>::new());
@@ -136,8 +135,8 @@ fn a_generated_key_is_computed_by_nothing_that_came_later() {
     });
 }
 
-/// Keys are compared by the operator of their index and of no other type, whatever fits the
-/// column's own type better.
+/// Keys are compared by the operator of their index and no other, even if another one matches the column's
+/// type better.
 #[test]
 fn keys_are_compared_by_the_operator_of_their_index() {
     let cluster = cluster(&[]);
@@ -147,7 +146,7 @@ fn keys_are_compared_by_the_operator_of_their_index() {
         "CREATE EXTENSION citext; CREATE TABLE dict (w citext PRIMARY KEY); GRANT ALL ON dict TO PUBLIC;
          INSERT INTO dict SELECT generate_series(1, 60)",
     );
-    by_mallory(
+    by_attacker(
         &cluster,
         &format!(
             "CREATE DOMAIN word AS citext;
@@ -160,7 +159,7 @@ fn keys_are_compared_by_the_operator_of_their_index() {
         .unwrap();
     cluster.superuser().unwrap().batch_execute("SELECT shard_table_add('words', 'tenant')").unwrap();
     for (left, right) in [("word", "word"), ("word", "citext"), ("citext", "word")] {
-        by_mallory(
+        by_attacker(
             &cluster,
             &format!(
                 "CREATE FUNCTION same({left}, {right}) RETURNS boolean LANGUAGE plpgsql
@@ -184,8 +183,8 @@ fn keys_are_compared_by_the_operator_of_their_index() {
     assert!(!is_mover(&cluster), "in finish");
 }
 
-/// What a server calls in the place of what is named, or beside it.
-struct Reached {
+/// Code that a server calls instead of a named object, or in addition to it.
+struct IndirectCode {
     what: &'static str,
     by_superuser: &'static str,
     by_owner: &'static str,
@@ -195,9 +194,9 @@ struct Reached {
 
 const NOTHING: &str = "SELECT 1";
 
-const REACHED: [Reached; 10] = [
+const REACHED: [IndirectCode; 10] = [
     // NOT (a === b) is planned as a !== b.
-    Reached {
+    IndirectCode {
         what: "a function of the server behind the negator of an operator",
         by_superuser: NOTHING,
         by_owner: "CREATE OPERATOR !== (FUNCTION = pg_try_advisory_lock, LEFTARG = int, RIGHTARG = int);
@@ -206,7 +205,7 @@ const REACHED: [Reached; 10] = [
         undo: "ALTER TABLE items DROP CONSTRAINT c; DROP OPERATOR === (int, int); DROP OPERATOR !== (int, int)",
         says: "public.items: constraint c: function pg_try_advisory_lock(integer,integer), with arguments written by role mallory",
     },
-    Reached {
+    IndirectCode {
         what: "a function behind the commutator of an operator",
         by_superuser: NOTHING,
         by_owner: "CREATE FUNCTION over(int, int) RETURNS boolean LANGUAGE sql AS 'SELECT public.evil(''x'')';
@@ -216,7 +215,7 @@ const REACHED: [Reached; 10] = [
         undo: "DROP INDEX i; DROP OPERATOR <<<< (int, int); DROP OPERATOR >>>> (int, int); DROP FUNCTION over",
         says: "public.items: index public.i: function public.over(integer,integer)",
     },
-    Reached {
+    IndirectCode {
         what: "an estimate for an operator",
         by_superuser: "CREATE FUNCTION guess(internal, oid, internal, int) RETURNS float8 LANGUAGE internal STABLE AS 'eqsel';
                        CREATE FUNCTION guess(internal, oid, internal, smallint, internal) RETURNS float8 LANGUAGE internal STABLE AS 'eqjoinsel';
@@ -228,7 +227,7 @@ const REACHED: [Reached; 10] = [
                DROP FUNCTION guess(internal, oid, internal, smallint, internal)",
         says: "public.items: index public.i: function public.guess(internal,oid,internal,",
     },
-    Reached {
+    IndirectCode {
         what: "what helps to plan a function",
         by_superuser: "CREATE FUNCTION helps(internal) RETURNS internal LANGUAGE internal AS 'text_starts_with_support';
                        CREATE FUNCTION begins(text, text) RETURNS boolean LANGUAGE internal IMMUTABLE SUPPORT helps AS 'text_starts_with';
@@ -237,7 +236,7 @@ const REACHED: [Reached; 10] = [
         undo: "ALTER TABLE items DROP CONSTRAINT c; DROP FUNCTION begins; DROP FUNCTION helps",
         says: "public.items: constraint c: function public.helps(internal)",
     },
-    Reached {
+    IndirectCode {
         what: "functions of a base type that no value is read or written by",
         by_superuser: "CREATE TYPE raw; CREATE FUNCTION raw_in(cstring) RETURNS raw LANGUAGE internal IMMUTABLE STRICT AS 'textin';
                        CREATE FUNCTION raw_out(raw) RETURNS cstring LANGUAGE internal IMMUTABLE STRICT AS 'textout';
@@ -249,7 +248,7 @@ const REACHED: [Reached; 10] = [
         undo: "DROP TYPE raw CASCADE",
         says: "raw_length(cstring[])",
     },
-    Reached {
+    IndirectCode {
         what: "a cast of arrays of a type",
         by_superuser: NOTHING,
         by_owner: "CREATE TYPE mood AS ENUM ('good'); ALTER TABLE items ADD m mood;
@@ -258,7 +257,7 @@ const REACHED: [Reached; 10] = [
         undo: "ALTER TABLE items DROP m; DROP TYPE mood CASCADE",
         says: "public.shown(public.mood[])",
     },
-    Reached {
+    IndirectCode {
         what: "a cast of rows in a column",
         by_superuser: NOTHING,
         by_owner: "CREATE TABLE other (n int); CREATE DOMAIN others AS other[]; ALTER TABLE items ADD o others;
@@ -267,7 +266,7 @@ const REACHED: [Reached; 10] = [
         undo: "ALTER TABLE items DROP o; DROP TABLE other CASCADE",
         says: "public.shown(public.other)",
     },
-    Reached {
+    IndirectCode {
         what: "an operator class that a type of the server goes by",
         by_superuser: "CREATE FUNCTION hashed(json) RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT 1';
                        CREATE FUNCTION same(json, json) RETURNS boolean LANGUAGE sql IMMUTABLE AS 'SELECT true';
@@ -279,7 +278,7 @@ const REACHED: [Reached; 10] = [
                DROP FUNCTION same(json, json); DROP FUNCTION hashed",
         says: "public.items: column j: function public.hashed(json)",
     },
-    Reached {
+    IndirectCode {
         what: "what has been added to an operator family of the server",
         by_superuser: "CREATE FUNCTION apart(int, text) RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT 0';
                        ALTER OPERATOR FAMILY integer_ops USING btree ADD FUNCTION 1 (int, text) apart(int, text);
@@ -288,7 +287,7 @@ const REACHED: [Reached; 10] = [
         undo: "DROP INDEX i; ALTER OPERATOR FAMILY integer_ops USING btree DROP FUNCTION 1 (int, text); DROP FUNCTION apart",
         says: "function public.apart(integer,text)",
     },
-    Reached {
+    IndirectCode {
         what: "a cast of the multiranges of a range",
         by_superuser: NOTHING,
         by_owner: "CREATE TYPE span AS RANGE (SUBTYPE = int, MULTIRANGE_TYPE_NAME = spans); ALTER TABLE items ADD s span;

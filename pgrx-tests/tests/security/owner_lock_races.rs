@@ -1,19 +1,19 @@
-//! An owner who has a lock on his table while the mover looks at what a query over it would run, and lets go of it once the
-//! mover waits: what he has made of the table by then runs for nobody.
+//! An owner locks his table while the mover checks what a query over it would run, and releases the lock once
+//! the mover waits. His changes of the table by then run with nobody's rights.
 
 use postgres::Client;
+use shardmaster_tests::attacker::{by_attacker, is_mover, own_the_table, session};
 use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE, MOVER};
 use shardmaster_tests::fixture::{
     LIMIT, by_superuser, by_superusers, client, cluster, plan, source, to_pending,
 };
-use shardmaster_tests::looking;
-use shardmaster_tests::mallory::{by_mallory, is_mover, own_the_table, session};
-use shardmaster_tests::mender::wait_held;
+use shardmaster_tests::lookups;
+use shardmaster_tests::repair::wait_held;
 use shardmaster_tests::split::Split;
 use shardmaster_tests::wait;
 use std::thread;
 
-/// His code is computed as soon as a query over the table is planned.
+/// His code runs as soon as a query over the table is planned.
 fn trap(table: &str) -> String {
     format!("CREATE INDEX trap ON {table} ((1)) WHERE steady('x')")
 }
@@ -73,7 +73,7 @@ fn the_middle_of_a_range_is_looked_for_under_the_lock() {
 fn a_check_reads_under_the_locks_that_it_has_looked_behind() {
     let cluster = cluster(&[]);
     own_the_table(&cluster);
-    by_mallory(
+    by_attacker(
         &cluster,
         "CREATE TABLE dict (code int PRIMARY KEY); INSERT INTO dict SELECT generate_series(1, 600);
          ALTER TABLE items ADD FOREIGN KEY (code) REFERENCES dict",
@@ -90,10 +90,10 @@ fn a_check_reads_under_the_locks_that_it_has_looked_behind() {
     }
 }
 
-/// A split of two tables, of which one references a table that nobody moves.
+/// Makes a split of two tables, one of which references a table that does not move.
 fn with_references(cluster: &Cluster) -> Split<'_> {
     own_the_table(cluster);
-    by_mallory(
+    by_attacker(
         cluster,
         &format!(
             "CREATE TABLE dict (code int PRIMARY KEY); INSERT INTO dict SELECT generate_series(1, 600);
@@ -112,7 +112,7 @@ fn with_references(cluster: &Cluster) -> Split<'_> {
     split
 }
 
-/// Lets a worker go on from a point at which it is held, while a table is locked, until its error is there.
+/// Lets a held worker continue while a table is locked, until the expected error is there.
 fn goes_on(cluster: &Cluster, split: &Split<'_>, at: (&str, &str), until: &str) {
     let error = behind_a_lock(cluster, at, || {
         cluster.fault("").unwrap();
@@ -144,7 +144,7 @@ fn a_step_and_a_cutover_read_what_is_referenced_under_its_lock() {
     assert!(!is_mover(&cluster));
 }
 
-/// Waits until somebody of the mover's waits for a table, by a statement that begins with some text.
+/// Waits until a session of the mover waits for a table, in a statement that begins with this text.
 fn wait_waiting(watcher: &mut Client, table: &str, what: &str) {
     let waits = format!(
         "SELECT count(*) > 0 FROM pg_locks l JOIN pg_stat_activity a USING (pid)
@@ -154,7 +154,7 @@ fn wait_waiting(watcher: &mut Client, table: &str, what: &str) {
     wait::until_true(watcher, what, LIMIT, &waits).unwrap();
 }
 
-/// Locks a table once nobody else has it; those who ask later wait behind this.
+/// Locks a table once nobody else holds a lock. Later requests wait behind this one.
 fn lock_next<'a>(
     scope: &'a thread::Scope<'a, '_>,
     cluster: &'a Cluster,
@@ -174,7 +174,7 @@ fn lock_next<'a>(
     asked
 }
 
-/// What has a name when the lock by it is there need not be what was referenced when the name was asked.
+/// When the lock by a name is there, the name may refer to another object than when it was looked up.
 #[ignore = "make test-all: what is referenced; make test has what_is_to_be_locked_is_asked_again_behind_the_locks"]
 #[test]
 fn a_cutover_asks_what_is_referenced_once_it_is_locked() {
@@ -201,7 +201,7 @@ fn a_cutover_asks_what_is_referenced_once_it_is_locked() {
     assert!(!is_mover(&cluster));
 }
 
-/// Whose row has a unique value that a step would write is asked once the step has let go of its locks.
+/// The owner of a conflicting unique value is looked up once the step has released its locks.
 #[ignore = "make test-all: a row in the way; make test has a_step_and_a_cutover_read_what_is_referenced_under_its_lock"]
 #[test]
 fn whose_row_is_in_the_way_is_asked_under_the_lock() {
@@ -239,7 +239,7 @@ fn whose_row_is_in_the_way_is_asked_under_the_lock() {
     assert!(!is_mover(&cluster));
 }
 
-/// Rows that were written to the target before its guard was there.
+/// These rows were written to the target before its guard existed.
 #[ignore = "make test-all: the installation; make test has a_step_and_a_cutover_read_what_is_referenced_under_its_lock"]
 #[test]
 fn an_installation_reads_the_target_under_its_lock() {
@@ -254,7 +254,7 @@ fn an_installation_reads_the_target_under_its_lock() {
     assert!(!is_mover(&cluster));
 }
 
-/// Before anything is deleted, and at each batch.
+/// This happens before anything is deleted, and at each batch.
 #[test]
 fn a_finish_reads_what_references_its_rows_under_its_lock() {
     let cluster = cluster(&[]);
@@ -273,7 +273,7 @@ fn a_finish_reads_what_references_its_rows_under_its_lock() {
     assert!(!is_mover(&cluster));
 }
 
-/// A foreign key that comes while a lock is waited for names a table that is not locked by that.
+/// A foreign key that is created while the split waits for a lock names a table that this does not lock.
 #[test]
 fn what_is_to_be_locked_is_asked_again_behind_the_locks() {
     let cluster = cluster(&[]);
@@ -291,7 +291,7 @@ fn what_is_to_be_locked_is_asked_again_behind_the_locks() {
     owner.batch_execute("BEGIN; LOCK TABLE items IN ACCESS EXCLUSIVE MODE").unwrap();
     cluster.fault("").unwrap();
     thread::scope(|scope| {
-        // He lets each statement that waits for the table go on to the next one, up to the one that takes the locks.
+        // He lets each statement that waits for the table continue, up to the one that takes the locks.
         loop {
             wait_waiting(&mut watcher, "items", "");
             let takes = "SELECT count(*) > 0 FROM pg_stat_activity
@@ -320,7 +320,7 @@ fn what_is_to_be_locked_is_asked_again_behind_the_locks() {
     split.finish(LIMIT).unwrap();
 }
 
-/// What references the rows of a table has another name between two of its batches: the next attempt finds that.
+/// A table that references the rows is renamed between two batches. The next attempt finds it.
 #[test]
 #[ignore = "make test-all: another name; make test has a_finish_reads_what_references_its_rows_under_its_lock"]
 fn a_finish_goes_on_where_what_references_its_rows_has_another_name() {
@@ -347,7 +347,7 @@ fn a_finish_goes_on_where_what_references_its_rows_has_another_name() {
     assert_eq!(owner.query_one(count, &[]).unwrap().get::<_, i64>(0), 0);
 }
 
-/// Partitions that came to the target with rows of their own: a rollback names them.
+/// Partitions were attached to the target with rows of their own. A rollback names them.
 #[ignore = "make test-all: a rollback; make test has a_finish_reads_what_references_its_rows_under_its_lock"]
 #[test]
 fn a_rollback_reads_what_was_attached_under_its_lock() {
@@ -373,10 +373,10 @@ fn a_rollback_reads_what_was_attached_under_its_lock() {
     assert!(!is_mover(&cluster));
 }
 
-/// The question whether a row is there. (A fill waits for the end of those who have a lock already.)
+/// The lookup of a row. (A fill waits until those who already hold a lock have finished.)
 #[test]
 fn look_ups_read_under_the_lock() {
-    let cluster = looking::stage(&[]);
+    let cluster = lookups::stage(&[]);
     by_superusers(
         &cluster,
         &format!(
@@ -387,13 +387,13 @@ fn look_ups_read_under_the_lock() {
     own_the_table(&cluster);
     by_superusers(&cluster, "ALTER TABLE users OWNER TO mallory");
     let mut owner = session(&cluster, "shard_a");
-    owner.batch_execute(&looking::insert(1, 10, "a")).unwrap();
+    owner.batch_execute(&lookups::insert(1, 10, "a")).unwrap();
     let mut master = cluster.superuser().unwrap();
     let says = format!(
         "SELECT count(*) > 0 FROM shard_lookups() l WHERE l.keyspace = 'emails' AND l::text LIKE '%{RUNS}%'"
     );
-    master.batch_execute(looking::ADD).unwrap();
-    looking::wait_filled(&mut master);
+    master.batch_execute(lookups::ADD).unwrap();
+    lookups::wait_filled(&mut master);
     cluster.hold("lookup_committed").unwrap();
     owner.batch_execute("INSERT INTO users VALUES ('a', 11, 'one@x.org')").unwrap();
     wait_held(&cluster, "lookup_committed");
@@ -405,17 +405,17 @@ fn look_ups_read_under_the_lock() {
     });
     assert!(!is_mover(&cluster));
     disarm(&cluster, "shard_a");
-    looking::wait_route(&mut master, "two@x.org", "shard_a");
+    lookups::wait_route(&mut master, "two@x.org", "shard_a");
     assert!(!is_mover(&cluster));
 }
 
-/// Rows of a copy that refer to one which its origin has no longer are looked for.
+/// Rows of a copy that refer to a row that the origin has deleted are looked for.
 #[ignore = "make test-all: reference tables; make test has a_step_and_a_cutover_read_what_is_referenced_under_its_lock"]
 #[test]
 fn a_reference_table_is_followed_under_the_locks_of_what_refers_to_it() {
     let cluster = cluster(&[]);
     own_the_table(&cluster);
-    by_mallory(&cluster, "CREATE TABLE dict (code int PRIMARY KEY)");
+    by_attacker(&cluster, "CREATE TABLE dict (code int PRIMARY KEY)");
     session(&cluster, "shard_a").batch_execute("INSERT INTO dict SELECT generate_series(1, 9)").unwrap();
     let mut master = cluster.superuser().unwrap();
     let add = "SELECT shard_table_add('dict', NULL, policy => 'reference', origin => 'shard_a')";
@@ -436,7 +436,7 @@ fn a_reference_table_is_followed_under_the_locks_of_what_refers_to_it() {
     let there = "SELECT count(*) = 9 FROM dict";
     wait::until_true(&mut session(&cluster, "shard_b"), "what is gone", LIMIT, there).unwrap();
     assert!(!is_mover(&cluster));
-    // A stranger's that the mover may not read is in the way of rows that go, not of those that come.
+    // Somebody else's table that the mover may not read blocks rows that are deleted, and not those that are added.
     by_superuser(
         &cluster,
         1,

@@ -1,19 +1,19 @@
-//! What an owner puts in the place of something that a split has looked at, under its name,
-//! between two of its steps or batches: each is looked at again, or is not the one meant.
+//! Objects that an owner puts in the place of a checked object, under its name, between two steps or batches
+//! of a split. Each is checked again, or is not the object that is used.
 
+use shardmaster_tests::attacker::{by_attacker, is_mover, own_the_table, session};
 use shardmaster_tests::cluster::{CLIENT, DATABASE};
 use shardmaster_tests::env::at_most;
 use shardmaster_tests::fixture::{LIMIT, client, cluster, cluster_of, plan, source, to_pending};
-use shardmaster_tests::mallory::{by_mallory, is_mover, own_the_table, session};
 use shardmaster_tests::split::Split;
 
-/// Something that comes behind a batch of finish.
+/// A change that happens after a batch of finish.
 struct Swap {
     what: &'static str,
     shard: &'static str,
     swap: &'static str,
     undo: &'static str,
-    /// What the error says; empty: it is in nobody's way.
+    /// The text of the error, or empty if the change blocks nothing.
     says: &'static str,
 }
 
@@ -48,7 +48,7 @@ const SWAPS: [Swap; 4] = [
     },
 ];
 
-/// While finish deletes, batch by batch, both sides are looked at before each of them.
+/// While finish deletes in batches, both sides are checked before each of them.
 #[test]
 fn what_is_swapped_behind_a_batch_of_finish_runs_for_nobody() {
     for swap in SWAPS.into_iter().take(at_most(2)) {
@@ -65,7 +65,7 @@ fn what_is_swapped_behind_a_batch_of_finish_runs_for_nobody() {
                         ALTER TABLE items_other OWNER TO mallory";
             server.superuser(DATABASE).unwrap().batch_execute(give).unwrap();
         }
-        by_mallory(
+        by_attacker(
             &cluster,
             &format!(
                 "CREATE TABLE more (tenant text, id int UNIQUE, PRIMARY KEY (tenant, id));
@@ -99,14 +99,14 @@ fn what_is_swapped_behind_a_batch_of_finish_runs_for_nobody() {
     }
 }
 
-/// A table that is referenced is none of the split's, and a step that asks it for rows asks
-/// the one that is referenced.
+/// A referenced table does not belong to the split. A step that looks for its rows reads the table that is
+/// really referenced.
 #[ignore = "make test-all: a view; make test has what_is_swapped_behind_a_batch_of_finish_runs_for_nobody"]
 #[test]
 fn a_view_in_the_place_of_a_referenced_table_is_not_asked() {
     let cluster = cluster(&[]);
     own_the_table(&cluster);
-    by_mallory(
+    by_attacker(
         &cluster,
         "CREATE TABLE dict (code int PRIMARY KEY); INSERT INTO dict SELECT generate_series(1, 600);
          ALTER TABLE items ADD FOREIGN KEY (code) REFERENCES dict",
@@ -133,7 +133,7 @@ fn a_view_in_the_place_of_a_referenced_table_is_not_asked() {
     assert!(!is_mover(&cluster));
 }
 
-/// The keys are written as what the column is of, not as what has the name of its type.
+/// The keys are written with the column's type, and not with what has its name now.
 #[test]
 fn a_domain_in_the_place_of_the_keys_type_takes_no_key() {
     let cluster = cluster(&[]);
@@ -143,7 +143,7 @@ fn a_domain_in_the_place_of_the_keys_type_takes_no_key() {
             "CREATE TABLE {name} (tenant kind, id int, PRIMARY KEY (tenant, id)); GRANT ALL ON {name} TO {CLIENT}"
         )
     };
-    by_mallory(
+    by_attacker(
         &cluster,
         &format!("CREATE TYPE kind AS ENUM ('moves', 'stays'); {}; {}", table("ones"), table("twos")),
     );
@@ -168,7 +168,7 @@ fn a_domain_in_the_place_of_the_keys_type_takes_no_key() {
     cluster.hold("finish_batch").unwrap();
     split.call("finish").unwrap();
     split.wait_held("finish_batch", LIMIT).unwrap();
-    by_mallory(&cluster, "ALTER TYPE kind RENAME TO kept; CREATE DOMAIN kind AS text CHECK (evil(value))");
+    by_attacker(&cluster, "ALTER TYPE kind RENAME TO kept; CREATE DOMAIN kind AS text CHECK (evil(value))");
     cluster.fault("").unwrap();
     let _ = split.wait("finished", LIMIT);
     assert!(!is_mover(&cluster));

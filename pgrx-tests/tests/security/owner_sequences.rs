@@ -1,17 +1,17 @@
-//! An owner of a table who puts something else in the place of its sequence while a cutover is on its way.
+//! An owner of a table who replaces its sequence by something else during a cutover.
 
+use shardmaster_tests::attacker::{by_attacker, is_mover, own_the_table, session};
 use shardmaster_tests::env::at_most;
 use shardmaster_tests::fixture::{LIMIT, by_superusers, cluster, plan, to_pending};
-use shardmaster_tests::mallory::{by_mallory, is_mover, own_the_table, session};
 
-/// Behind the fence the sequences are asked by the names that they had before it.
+/// After the fence the sequences are read by the names that they had before it.
 #[test]
 fn a_view_in_the_place_of_a_sequence_is_not_read() {
     for shard in ["shard_a", "shard_b"].into_iter().take(at_most(1)) {
         let cluster = cluster(&["shardmaster.cutover_timeout = '60s'"]);
         own_the_table(&cluster);
         by_superusers(&cluster, "CREATE SEQUENCE counts; ALTER SEQUENCE counts OWNER TO mallory");
-        by_mallory(&cluster, "ALTER TABLE items ALTER code SET DEFAULT nextval('counts')");
+        by_attacker(&cluster, "ALTER TABLE items ALTER code SET DEFAULT nextval('counts')");
         let split = plan(&cluster);
         to_pending(&split);
         cluster.hold("cutover_fenced").unwrap();
@@ -24,7 +24,7 @@ fn a_view_in_the_place_of_a_sequence_is_not_read() {
             )
             .unwrap();
         cluster.fault("").unwrap();
-        // Asked for anew, it knows the sequence by its name of now.
+        // When requested again, the cutover finds the sequence by its present name.
         if split.wait("completed", LIMIT).is_err() {
             assert!(!is_mover(&cluster), "{shard}");
             split.call("cutover").unwrap();

@@ -1,12 +1,12 @@
-//! Code of an owner that no table's own catalog rows name: what lets a row be in a partition, and types that a table had when
-//! a session made its temporary tables by it.
+//! Code of an owner that no catalog row of the table itself names: partition keys of parents, and types that
+//! a table had when a session made its temporary tables.
 
+use shardmaster_tests::attacker::{is_mover, own_the_table, session};
 use shardmaster_tests::cluster::{Cluster, DATABASE};
 use shardmaster_tests::fixture::{
     LIMIT, as_worker, before_the_next_step, by_superusers, cluster, cluster_of, cut_over_and_compare, plan,
     source, to_pending,
 };
-use shardmaster_tests::mallory::{is_mover, own_the_table, session};
 use shardmaster_tests::split::Split;
 use shardmaster_tests::wait;
 
@@ -15,7 +15,7 @@ const ABOVE: &str = "CREATE TABLE above (LIKE items) PARTITION BY LIST (steady(v
 const NOT_ABOVE: &str =
     "ALTER TABLE top DETACH PARTITION above; ALTER TABLE above DETACH PARTITION items; DROP TABLE top, above";
 
-/// A row that is written to a partition has to be one that the tables above let be there, by their keys.
+/// A row that is written to a partition must satisfy the partition keys of the tables above it.
 #[test]
 fn the_keys_of_tables_above_are_looked_through() {
     let cluster = cluster(&[]);
@@ -48,12 +48,12 @@ fn the_keys_of_tables_above_are_looked_through() {
 const TABLE: &str = "CREATE DOMAIN number AS int; CREATE DOMAIN word AS text;
     CREATE TABLE items (tenant text, id number, val word, code int, PRIMARY KEY (tenant, id))";
 
-/// Completed, and a finish that has deleted some of its batches; its next one waits for a row.
+/// Runs a split into its finish, which has deleted some batches, and whose next batch waits for a row.
 fn within_a_finish(then: impl FnOnce(&Cluster, &Split<'_>)) {
     let cluster = cluster_of(&["shardmaster.copy_streams = 1"], TABLE);
     own_the_table(&cluster);
     by_superusers(&cluster, "ALTER DOMAIN number OWNER TO mallory; ALTER DOMAIN word OWNER TO mallory");
-    // Seven in a block.
+    // Seven rows fill a block.
     let fill = "INSERT INTO items SELECT 'moves', i, repeat('x', 1050), i FROM generate_series(1001, 31000) i; ANALYZE items";
     source(&cluster).batch_execute(fill).unwrap();
     let split = plan(&cluster);
@@ -74,7 +74,7 @@ fn within_a_finish(then: impl FnOnce(&Cluster, &Split<'_>)) {
     assert!(left > 0 && left < 30_000, "{left}");
 }
 
-/// Another table in the place of one whose key was of a domain.
+/// Another table replaces one whose key was of a domain.
 #[test]
 #[ignore = "make test-all: a key's domain; make test has a_domain_that_a_column_was_of_runs_nothing_behind_a_batch_of_finish"]
 fn a_domain_that_a_key_was_of_runs_nothing_behind_a_batch_of_finish() {
@@ -85,7 +85,7 @@ fn a_domain_that_a_key_was_of_runs_nothing_behind_a_batch_of_finish() {
     });
 }
 
-/// A column that is of another type now, some of whose rows are compared by their values.
+/// A column has another type now, and some of its rows are compared by their values.
 #[test]
 fn a_domain_that_a_column_was_of_runs_nothing_behind_a_batch_of_finish() {
     within_a_finish(|cluster, _| {
@@ -96,7 +96,7 @@ fn a_domain_that_a_column_was_of_runs_nothing_behind_a_batch_of_finish() {
     });
 }
 
-/// The same before the cutover, between two steps of a comparison: its tables are made anew.
+/// This happens before the cutover, between two steps of a comparison. Its temporary tables are made again.
 #[ignore = "make test-all: a comparison; make test has a_domain_that_a_column_was_of_runs_nothing_behind_a_batch_of_finish"]
 #[test]
 fn a_comparison_goes_on_by_the_types_of_now() {
@@ -116,7 +116,7 @@ fn a_comparison_goes_on_by_the_types_of_now() {
     cluster.hold("step_begin").unwrap();
     split.wait_held("step_begin", LIMIT).unwrap();
     assert!(compared(&split) < 30_000);
-    // The same words of another type, and rows that differ.
+    // The same words have another type, and some rows differ.
     let swap = "BEGIN; ALTER DOMAIN word RENAME TO kept; CREATE DOMAIN word AS text; ALTER TABLE items ALTER val TYPE word; COMMIT";
     session(&cluster, "shard_b").batch_execute(swap).unwrap();
     let differ = "UPDATE items SET val = val || 'y' WHERE id > 5000";
@@ -133,8 +133,8 @@ fn a_comparison_goes_on_by_the_types_of_now() {
     assert!(!is_mover(&cluster));
 }
 
-/// What hides in an expression of the table `items`.
-struct Hidden {
+/// Code that hides in an expression of the table `items`.
+struct HiddenCode {
     what: &'static str,
     set: &'static str,
     by_superuser: &'static str,
@@ -143,8 +143,8 @@ struct Hidden {
     says: &'static str,
 }
 
-const HIDDEN: [Hidden; 4] = [
-    Hidden {
+const HIDDEN: [HiddenCode; 4] = [
+    HiddenCode {
         what: "a type that an array without elements alone names",
         set: "CREATE DOMAIN dom AS int CHECK (evil(value::text)); CREATE TYPE comp AS (a dom)",
         by_superuser: "SELECT 1",
@@ -152,7 +152,7 @@ const HIDDEN: [Hidden; 4] = [
         undo: "ALTER TABLE items DROP CONSTRAINT c; DROP TYPE comp; DROP DOMAIN dom",
         says: "function public.evil(text)",
     },
-    Hidden {
+    HiddenCode {
         what: "the key of a table that a number names",
         set: "CREATE TABLE par (a int) PARTITION BY HASH ((steady('x') AND a > 0))",
         by_superuser: "SELECT 1",
@@ -160,7 +160,7 @@ const HIDDEN: [Hidden; 4] = [
         undo: "ALTER TABLE items DROP CONSTRAINT c; DROP TABLE par",
         says: "satisfies_hash_partition",
     },
-    Hidden {
+    HiddenCode {
         what: "a view that a superuser's function reads",
         set: "CREATE VIEW seen AS SELECT evil('x') AS x; GRANT SELECT ON seen TO PUBLIC",
         by_superuser: "CREATE FUNCTION sees() RETURNS boolean LANGUAGE sql BEGIN ATOMIC SELECT x FROM public.seen; END",
@@ -168,7 +168,7 @@ const HIDDEN: [Hidden; 4] = [
         undo: "ALTER TABLE items DROP CONSTRAINT c; DROP VIEW seen CASCADE",
         says: "seen, which belongs to role mallory",
     },
-    Hidden {
+    HiddenCode {
         what: "an operator class for a type of the server's own",
         set: "CREATE FUNCTION alike(json, json) RETURNS boolean LANGUAGE sql IMMUTABLE AS 'SELECT public.steady(''x'')'",
         by_superuser: "CREATE OR REPLACE FUNCTION hashed(json) RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT 1'; CREATE OPERATOR === (LEFTARG = json, RIGHTARG = json, FUNCTION = alike);
@@ -179,8 +179,8 @@ const HIDDEN: [Hidden; 4] = [
     },
 ];
 
-/// Since PostgreSQL 17.
-const HIDDEN_IN_JSON: Hidden = Hidden {
+/// This exists since PostgreSQL 17.
+const HIDDEN_IN_JSON: HiddenCode = HiddenCode {
     what: "a type that a query over JSON returns",
     set: "CREATE DOMAIN dom AS int CHECK (evil(value::text))",
     by_superuser: "SELECT 1",
@@ -189,14 +189,14 @@ const HIDDEN_IN_JSON: Hidden = Hidden {
     says: "function public.evil(text)",
 };
 
-/// What is in no list of what an expression depends on is found in the expression itself.
+/// Objects that are in no dependency list of an expression are found in the expression itself.
 #[test]
 fn what_hides_in_an_expression_is_found() {
     let cluster = cluster(&[]);
     own_the_table(&cluster);
     let split = plan(&cluster);
     assert_eq!(split.findings().unwrap(), Vec::<String>::new());
-    let set = |hidden: &Hidden, shard: &str| {
+    let set = |hidden: &HiddenCode, shard: &str| {
         let mut owner = session(&cluster, shard);
         owner.batch_execute(hidden.set).unwrap_or_else(|error| panic!("{}: {error:?}", hidden.what));
         let server = cluster.servers.iter().find(|server| server.name() == shard).unwrap();
@@ -205,7 +205,7 @@ fn what_hides_in_an_expression_is_found() {
     };
     let version = "SELECT current_setting('server_version_num')::int >= 170000";
     let knows_json: bool = source(&cluster).query_one(version, &[]).unwrap().get(0);
-    let hidden: Vec<Hidden> = HIDDEN.into_iter().chain(knows_json.then_some(HIDDEN_IN_JSON)).collect();
+    let hidden: Vec<HiddenCode> = HIDDEN.into_iter().chain(knows_json.then_some(HIDDEN_IN_JSON)).collect();
     for hidden in &hidden {
         for shard in ["shard_a", "shard_b"] {
             set(hidden, shard);

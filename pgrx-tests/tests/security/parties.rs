@@ -1,5 +1,5 @@
-//! What each party of a cluster gets of the others: the rows of the table in
-//! docs/reference/security.md that no other program shows.
+//! What each party of a cluster can get from the others: the rows of the table in docs/reference/security.md
+//! that no other test covers.
 
 use postgres::{Client, SimpleQueryMessage};
 use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE, OWNER};
@@ -8,7 +8,7 @@ use shardmaster_tests::hostile::routines;
 use shardmaster_tests::hostile::values::plausible;
 use shardmaster_tests::split::Split;
 
-/// Everything that the agent has on a shard, as statements that touch it.
+/// Returns statements that use each object of the agent on a shard.
 fn touches(server: &mut Client) -> Vec<String> {
     let query = "
         SELECT format(t, c.oid::regclass) FROM pg_class c,
@@ -25,8 +25,8 @@ fn touches(server: &mut Client) -> Vec<String> {
     server.query(query, &[]).unwrap().iter().map(|row| row.get(0)).collect()
 }
 
-/// A role that may connect, and one that may write the moving table: nothing of the agent's
-/// is theirs to read, to call or to lock, before the cutover and after it.
+/// A role that may connect, and one that may write the moving table, cannot read, call or lock any object of
+/// the agent, before the cutover and after it.
 #[test]
 fn who_may_connect_touches_nothing_of_the_agents() {
     let cluster = cluster(&[]);
@@ -59,7 +59,7 @@ fn who_may_connect_touches_nothing_of_the_agents() {
     refuse("finished");
 }
 
-/// Roles that row-level security keeps to one tenant each, on both shards.
+/// Makes roles that row-level security restricts to one tenant each, on both shards.
 fn tenants_roles(cluster: &Cluster) {
     for server in &cluster.servers {
         let mut owner = server.superuser(DATABASE).unwrap();
@@ -74,7 +74,7 @@ fn tenants_roles(cluster: &Cluster) {
     }
 }
 
-/// A tenant's own role sees, changes and learns what it would without a split.
+/// A tenant's own role sees, changes and learns the same as without a split.
 #[test]
 fn a_tenants_own_role_stays_with_its_own_rows() {
     let cluster = cluster(&[]);
@@ -93,7 +93,7 @@ fn a_tenants_own_role_stays_with_its_own_rows() {
     split.wait("completed", LIMIT).unwrap();
     let stale = as_role(0, "moves").execute("UPDATE items SET val = 'x'", &[]).unwrap_err();
     assert_eq!(state_of(&stale), "SM001", "{stale}");
-    // Of another's key it is not told that it has moved.
+    // It is not told that another tenant's key has moved.
     let other = "INSERT INTO items VALUES ('moves', 9000, 'x', 9000)";
     let error = as_role(0, "stays").execute(other, &[]).unwrap_err();
     assert_eq!(state_of(&error), "42501", "{error}");
@@ -105,8 +105,8 @@ fn a_tenants_own_role_stays_with_its_own_rows() {
     assert_eq!(state_of(&error), "42501", "{error}");
 }
 
-/// A shard that logs each statement with its parameters: what is in its log, and in its
-/// tables, lets no session pass for the mover.
+/// A shard logs each statement with its parameters. Nothing in its log or its tables allows a session to pass
+/// for the mover.
 #[test]
 fn what_a_shard_logs_and_stores_makes_nobody_the_mover() {
     let logs = ["log_statement = all", "log_min_duration_statement = 0", "log_connections = on"];
@@ -126,7 +126,7 @@ fn what_a_shard_logs_and_stores_makes_nobody_the_mover() {
         client.batch_execute(&format!("SET shardmaster_agent.mover = '{known}'")).unwrap();
         assert_eq!(client.batch_execute(&format!("BEGIN; {write}")).is_ok(), passes, "{known}");
         if passes {
-            // With no more rights than it has.
+            // The client has no more rights than before.
             let error = client.batch_execute("SELECT * FROM shardmaster_agent.side").unwrap_err();
             assert_eq!(state_of(&error), "42501");
         }
@@ -140,8 +140,7 @@ fn what_a_shard_logs_and_stores_makes_nobody_the_mover() {
     }
 }
 
-/// The first master's shard is no other's, when nothing of its splits is left there, too; and it is
-/// free when it was dropped.
+/// A shard belongs to its first master, even if nothing of its splits is left there, until it is dropped.
 #[test]
 fn a_shard_remembers_its_master_until_it_is_dropped() {
     let cluster = cluster(&[]);
@@ -172,8 +171,8 @@ fn a_shard_remembers_its_master_until_it_is_dropped() {
     assert!(!source(&cluster).query_one(left, &[]).unwrap().get::<_, bool>(0));
 }
 
-/// No function shows whom the master connects as, a file that it reads, or the secret by which
-/// a split's sessions are known: not to the highest level, either.
+/// No function shows the role as which the master connects, a file that it reads, or the secret of a split's
+/// sessions, not even to the highest level.
 #[test]
 fn no_level_is_shown_a_secret() {
     let cluster = cluster(&[]);
@@ -216,8 +215,7 @@ fn values(message: &SimpleQueryMessage) -> Option<String> {
     Some((0..row.len()).filter_map(|column| row.get(column)).collect::<Vec<_>>().join("|"))
 }
 
-/// Writers who hold a transaction open hold a cutover up until its deadline, and no longer;
-/// who it is, is told.
+/// Writers with an open transaction delay a cutover until its deadline, and no longer. The error names them.
 #[test]
 fn a_writer_holds_a_cutover_up_until_its_deadline() {
     let cluster = cluster(&["shardmaster.cutover_timeout = 1500"]);
@@ -231,9 +229,9 @@ fn a_writer_holds_a_cutover_up_until_its_deadline() {
         error.contains(&format!(" (user {CLIENT}, application a writer, idle after SET), open for ")),
         "{error}"
     );
-    // Given up, and not only not reached while it was waited for.
+    // The cutover has aborted, and did not just time out in the wait.
     assert!(error.contains("(55P03)"), "{error}");
-    // Whoever waited for it has gone on.
+    // Clients that waited for the cutover have continued.
     let mut other = cluster.servers[0].connect(DATABASE, CLIENT).unwrap();
     other.batch_execute("UPDATE items SET val = 'y' WHERE tenant = 'moves' AND id = 4").unwrap();
     writer.batch_execute("COMMIT").unwrap();
@@ -242,8 +240,8 @@ fn a_writer_holds_a_cutover_up_until_its_deadline() {
     split.wait("completed", LIMIT).unwrap();
 }
 
-/// A source knows the secret of its split, and may have rights of a client on the target: with
-/// it a session passes this split's triggers, and no other's.
+/// A source knows the secret of its split, and may have a client's rights on the target. With the secret a
+/// session passes this split's triggers, and no other's.
 #[test]
 fn a_splits_secret_passes_its_own_triggers_alone() {
     let cluster = cluster(&[]);
@@ -259,7 +257,7 @@ fn a_splits_secret_passes_its_own_triggers_alone() {
         client.batch_execute(&format!("SET shardmaster_agent.mover = '{secret}'")).unwrap();
         client
     };
-    // On the target: rows of its own keys, before it is open.
+    // On the target it can write rows of its own keys before the target is open.
     let insert =
         |tenant: &str| format!("BEGIN; INSERT INTO items VALUES ('{tenant}', 9000, 'x', 9000); ROLLBACK");
     as_first(1).batch_execute(&insert("moves")).unwrap();
@@ -267,7 +265,7 @@ fn a_splits_secret_passes_its_own_triggers_alone() {
     assert_eq!(state_of(&error), "SM002", "{error}");
     let truncate = as_first(1).batch_execute("TRUNCATE items").unwrap_err();
     assert_eq!(state_of(&truncate), "55006", "{truncate}");
-    // On the source: what it changes is captured.
+    // On the source its changes are captured.
     let update = "UPDATE items SET val = 'not lost' WHERE tenant = 'stays'";
     as_first(0).batch_execute(update).unwrap();
     second.call("cutover").unwrap();
@@ -279,8 +277,8 @@ fn a_splits_secret_passes_its_own_triggers_alone() {
     assert_eq!(state_of(&error), "SM001", "{error}");
 }
 
-/// What one session of a process has seen of the agent's schema holds for its next ones while the schema is the same one: one that
-/// has another owner, or lets others create in it, is looked into again at once.
+/// A process caches the check of the agent's schema for later sessions. A schema that is replaced, gets
+/// another owner, or lets others create in it, is checked again at once.
 #[test]
 #[ignore = "make test-all: what sessions keep of a schema; make test has security::privilege_escalation::an_agents_schema_that_somebody_else_has_made_is_not_read"]
 fn a_session_looks_into_a_schema_that_has_changed() {
@@ -318,7 +316,7 @@ fn a_session_looks_into_a_schema_that_has_changed() {
     }
 }
 
-/// The same of a redirect, which knows the splits of its keyspace alone.
+/// A redirect knows only the splits of its own keyspace.
 #[test]
 fn a_secret_of_another_keyspace_passes_no_redirect() {
     let cluster = cluster(&[]);

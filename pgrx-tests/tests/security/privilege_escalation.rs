@@ -1,4 +1,4 @@
-//! What others try to get through a split: nobody gains a right, a row or a wait.
+//! Attempts of others to gain something by a split: nobody gains a right or a row, or can make others wait.
 
 use postgres::Client;
 use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE, MOVER};
@@ -6,11 +6,11 @@ use shardmaster_tests::env::at_most;
 use shardmaster_tests::fixture::{
     LIMIT, client, cluster, cut_over_and_compare, let_code_be_computed, plan, to_pending,
 };
-use shardmaster_tests::security::unqualified;
 use shardmaster_tests::split::Split;
+use shardmaster_tests::unqualified_names::unqualified;
 use shardmaster_tests::wait;
 
-/// A role without any right in the database but those given.
+/// Makes a role without any right in the database except for the given ones.
 fn stranger(cluster: &Cluster, side: usize, rights: &str) -> Client {
     let mut superuser = cluster.servers[side].superuser(DATABASE).unwrap();
     superuser
@@ -22,15 +22,15 @@ fn stranger(cluster: &Cluster, side: usize, rights: &str) -> Client {
     cluster.servers[side].connect(DATABASE, "mallory").unwrap()
 }
 
-/// Who has run the stranger's code.
+/// Returns the roles that have run the stranger's code.
 fn callers(cluster: &Cluster, side: usize) -> Vec<String> {
     let mut superuser = cluster.servers[side].superuser(DATABASE).unwrap();
     let rows = superuser.query("SELECT DISTINCT caller FROM public.trace", &[]).unwrap();
     rows.iter().map(|row| row.get(0)).collect()
 }
 
-/// The schema that the mover would look into is there before it, with views that call a
-/// function of the stranger's: neither the dry run nor the start reads one of them.
+/// The schema of the agent exists before the mover's, with views that call a function of the stranger.
+/// Neither the check nor the start reads one of them.
 #[test]
 fn an_agents_schema_that_somebody_else_has_made_is_not_read() {
     for side in [0, 1].into_iter().take(at_most(1)) {
@@ -72,7 +72,7 @@ fn an_agents_schema_that_somebody_else_has_made_is_not_read() {
     }
 }
 
-/// A right to create in it, and an object that somebody else has put there, are found, too.
+/// A right to create objects in it, and an object that somebody else has created there, are found as well.
 #[ignore = "make test-all: rights in it; make test has an_agents_schema_that_somebody_else_has_made_is_not_read"]
 #[test]
 fn an_agents_schema_that_somebody_else_may_fill_is_not_used() {
@@ -97,10 +97,8 @@ fn an_agents_schema_that_somebody_else_may_fill_is_not_used() {
     assert_eq!(split.findings_with_hints().unwrap(), Vec::<String>::new());
 }
 
-/// Advisory locks are open to everybody, and their numbers can be read: a split takes none
-/// on a shard that somebody could be first to take.
-/// What the mover makes is given to others by its default privileges, as those of applications often are: of the agent's tables
-/// they have nothing. A trigger that was put there before stops the mover.
+/// The mover's default privileges give its objects to others, as those of applications often do. Others get
+/// nothing of the agent's tables. A trigger that was put on them before stops the mover.
 #[test]
 fn default_privileges_of_the_mover_open_nothing_of_the_agents() {
     let cluster = cluster(&[]);
@@ -143,7 +141,7 @@ fn default_privileges_of_the_mover_open_nothing_of_the_agents() {
     cut_over_and_compare(&cluster, &split);
     split.finish(LIMIT).unwrap();
     assert_eq!(of_others(0), None, "of the redirect");
-    // One that was there before.
+    // This table existed before.
     cluster.servers[0]
         .superuser(DATABASE)
         .unwrap()
@@ -160,7 +158,7 @@ fn default_privileges_of_the_mover_open_nothing_of_the_agents() {
     );
 }
 
-/// What somebody deletes of the agent's is told where an operator looks, and not asked for without end.
+/// If somebody deletes a row of the agent's tables, the operator is told, and the row is not looked for endlessly.
 #[test]
 #[ignore = "make test-all: what is waited for; make test has a_targets_word_alone_decides_no_cutover"]
 fn a_generation_that_is_deleted_is_waited_for() {
@@ -213,8 +211,8 @@ fn a_split_waits_for_no_lock_that_anybody_can_take() {
     }
 }
 
-/// A target that says it is open, with the last version there can be: no cutover is decided
-/// by that, the routes stay, and the operator has a reverse split.
+/// A target says that it is open, with the highest possible version. That decides no cutover, the routes
+/// stay, and the operator can roll back.
 #[test]
 fn a_targets_word_alone_decides_no_cutover() {
     let cluster = cluster(&[]);
@@ -264,7 +262,7 @@ fn no_error_shows_how_the_library_is_made() {
         "SELECT shard_add('a', 'nonsense')",
         "SELECT shard_split_plan('a', 'b', ARRAY['x'])",
         "SELECT shard_reserve_slot('none', 'k', 't')",
-        // Errors of the server below calls of the library.
+        // These are errors of the server below calls of the library.
         "SET statement_timeout = '20ms'; SELECT shard_reserve_slot('gpu', 'taken', 't')",
         "SELECT shard_split_map(1, 'x', '{}')",
     ] {
@@ -278,8 +276,8 @@ fn no_error_shows_how_the_library_is_made() {
     }
 }
 
-/// What a shard's administrator could let it answer: neither a flood nor an error's text
-/// takes this server's memory, and no text reaches a terminal as it came.
+/// A shard's administrator may let it send anything. Neither a flood nor the text of an error takes this
+/// server's memory, and texts are cleaned before they reach a terminal.
 #[test]
 fn a_shards_answers_and_errors_are_bounded() {
     let cluster = cluster(&[]);
@@ -310,8 +308,8 @@ fn a_shards_answers_and_errors_are_bounded() {
     cut_over_and_compare(&cluster, &split);
 }
 
-/// What a client may put before the server's own names: in its temporary schema, which is
-/// looked into first for types and tables, and in a schema of its search_path.
+/// Objects that a client may place before the server's own: in its temporary schema, which is searched first
+/// for types and tables, and in a schema of its search_path.
 const HOSTILE: &str = r#"
     CREATE TABLE public.trace (caller text);
     GRANT INSERT, SELECT ON public.trace TO PUBLIC;
@@ -360,7 +358,7 @@ const HOSTILE: &str = r#"
         END LOOP;
     END $do$"#;
 
-/// The same types, before all others.
+/// Types with the same names, which precede all others.
 const IN_TEMPORARY_SCHEMA: &str = r"
     DO $do$
     DECLARE
@@ -375,8 +373,7 @@ const IN_TEMPORARY_SCHEMA: &str = r"
     END $do$;
     SET shardmaster_agent.mover = 'x'";
 
-/// Writes of a client that has shadowed what it can, on both sides; what they are told does
-/// not matter.
+/// Writes on both sides as a client that has shadowed everything it can. The results do not matter.
 fn write_with_hostile_names(cluster: &Cluster) {
     for server in &cluster.servers {
         let mut client = server.connect(DATABASE, CLIENT).unwrap();
@@ -402,8 +399,8 @@ fn write_with_hostile_names(cluster: &Cluster) {
     }
 }
 
-/// Functions that have the mover's rights and the writer's search_path name nothing that the
-/// writer could give another meaning: read in their texts, and tried.
+/// Functions with the mover's rights and the writer's search_path use no name to which the writer could give
+/// another meaning. This reads their texts, and tries it.
 #[test]
 fn no_name_of_a_writer_runs_with_the_movers_rights() {
     let cluster = cluster(&[]);
@@ -441,8 +438,8 @@ fn no_name_of_a_writer_runs_with_the_movers_rights() {
     }
 }
 
-/// Triggers with the names that the split's own will have, made by the tables' owner before
-/// it: they are not taken for installed.
+/// The tables' owner has created triggers with the names of the split's own triggers. They are not mistaken
+/// for installed ones.
 #[test]
 fn triggers_with_our_names_keep_nothing_from_being_captured() {
     let cluster = cluster(&[]);
@@ -469,7 +466,7 @@ fn triggers_with_our_names_keep_nothing_from_being_captured() {
     let split = plan(&cluster);
     split.call("start_dual_write").unwrap();
     if split.wait("dual_write", LIMIT).is_err() {
-        // Refused by name is as good.
+        // A refusal by name is just as good.
         assert!(
             split.findings_with_hints().unwrap().iter().any(|problem| problem.contains("00_shardmaster_1_"))
         );
@@ -487,8 +484,8 @@ fn triggers_with_our_names_keep_nothing_from_being_captured() {
     cut_over_and_compare(&cluster, &split);
 }
 
-/// What is computed on the way is one expression, which the source's server reads by itself:
-/// one that ends it, or begins something else, is refused, and nothing of it runs.
+/// A computed column is one expression, which the source's server parses by itself. A text that ends it or
+/// adds something else is refused, and none of it runs.
 #[test]
 fn a_computed_column_is_an_expression_and_nothing_else() {
     let cluster = cluster(&[]);
@@ -522,7 +519,7 @@ fn a_computed_column_is_an_expression_and_nothing_else() {
                 let found = split.findings_with_hints().unwrap();
                 let names_it = |problem: &String| problem.contains("computed columns");
                 assert!(found.iter().any(names_it), "{expression}: {found:?}");
-                // What was said is said again after a start that has failed by it.
+                // After a start that failed for this reason, the same refusal is given again.
                 if number < 2 {
                     split.call("start_dual_write").unwrap();
                     split.wait("dual_write", LIMIT).unwrap_err();

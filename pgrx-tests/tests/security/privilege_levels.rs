@@ -1,5 +1,5 @@
-//! What roles below superuser may do: all that their level is for, and nothing else. What they
-//! get of tables by the mover's rights was allowed when it was said, and is looked at again.
+//! The rights of roles below superuser: everything for which their level exists, and nothing else. Rights on
+//! tables by the mover were granted when somebody registered the tables, and are checked again.
 
 use postgres::Client;
 use shardmaster_tests::cluster::{Cluster, DATABASE, MOVER, OWNER};
@@ -7,7 +7,7 @@ use shardmaster_tests::fixture::{LIMIT, cluster, state_of, to_pending};
 use shardmaster_tests::split::Split;
 use std::time::{Duration, Instant};
 
-/// A role of the master's server that holds a level.
+/// Makes a role of the master's server with a level, and opens its session.
 fn of_level(cluster: &Cluster, role: &str, level: &str) -> Client {
     let mut master = cluster.superuser().unwrap();
     master
@@ -16,7 +16,7 @@ fn of_level(cluster: &Cluster, role: &str, level: &str) -> Client {
     cluster.master.connect(DATABASE, role).unwrap()
 }
 
-/// The message of what is refused, by its SQLSTATE.
+/// Returns the message of a refusal, and checks its SQLSTATE.
 fn refused(outcome: Result<(), postgres::Error>, state: &str) -> String {
     let error = outcome.expect_err(state);
     assert_eq!(state_of(&error), state, "{error}");
@@ -24,8 +24,8 @@ fn refused(outcome: Result<(), postgres::Error>, state: &str) -> String {
     format!("{} {}", error.message(), error.hint().unwrap_or_default())
 }
 
-/// A level brings what its calls need inside: an operator without any other right moves a
-/// tenant to the end, a monitor follows, a client routes.
+/// A level includes all rights that its calls need. An operator without any other right moves a tenant
+/// completely, a monitor watches, and a client routes.
 #[test]
 fn a_level_is_enough_for_what_it_is_for() {
     let cluster = cluster(&[]);
@@ -64,7 +64,7 @@ fn a_level_is_enough_for_what_it_is_for() {
     }
 }
 
-/// A connection string says with whose rights the master connects: it is for superusers.
+/// A connection string determines with whose rights the master connects, so it is for superusers.
 #[test]
 fn an_operator_adds_no_server_by_a_connection_string() {
     let cluster = Cluster::namespaces(0, &["fsync = off"]).unwrap();
@@ -78,8 +78,7 @@ fn an_operator_adds_no_server_by_a_connection_string() {
         .unwrap();
     let mut operator = cluster.master.connect(DATABASE, "operator").unwrap();
     let socket = cluster.master.socket_dir().display().to_string();
-    // An empty one leads to whatever libpq takes where nothing is said: the server's own account's
-    // database on its own machine.
+    // An empty one leads to libpq's defaults: the database of the server's own account on its own machine.
     for call in
         ["shard_add('evil', '')", "shard_add('evil', conninfo => '')", "shard_set_endpoint('there', '')"]
     {
@@ -114,8 +113,8 @@ fn an_operator_adds_no_server_by_a_connection_string() {
     assert_eq!(master.query("SELECT 1 FROM shard_topology()", &[]).unwrap().len(), 2);
 }
 
-/// Whoever asks again and again for the middle of a range reads the whole column: it is one
-/// that a superuser has named, and so has said that it holds keys.
+/// Repeated calls for the midpoint of a range reveal a whole column. A superuser has registered it, and so
+/// has declared that it contains keys.
 #[test]
 fn the_middle_of_a_range_is_shown_of_what_a_superuser_has_named() {
     let cluster = cluster(&[]);
@@ -138,16 +137,16 @@ fn the_middle_of_a_range_is_shown_of_what_a_superuser_has_named() {
     assert!(text.contains("logins") && text.contains("password") && !text.contains("secret"), "{text}");
     let mut operator = of_level(&cluster, "an_operator", "operator");
     refused(operator.batch_execute(ask), "42501");
-    // By the order of all keys nobody is shown one that there is.
+    // By the order of all keys no existing key is shown.
     admin.batch_execute("SELECT shard_range_midpoint('peek', 'a', 'z', by => 'keyspace')").unwrap();
     let mut master = cluster.superuser().unwrap();
     assert_eq!(master.query_one(ask, &[]).unwrap().get::<_, String>(0), "hunter2");
-    // What a superuser has named is for operators.
+    // A column that a superuser has registered is available to operators.
     master
         .batch_execute("SELECT shard_table_drop('logins', 'peek'), shard_table_add('logins', 'name', 'peek')")
         .unwrap();
     assert_eq!(operator.query_one(ask, &[]).unwrap().get::<_, String>(0), "b");
-    // As long as he is one.
+    // This holds as long as the role is a superuser.
     master
         .batch_execute(
             "CREATE ROLE boss SUPERUSER LOGIN; SET ROLE boss;
@@ -157,15 +156,15 @@ fn the_middle_of_a_range_is_shown_of_what_a_superuser_has_named() {
     operator.batch_execute(ask).unwrap();
     master.batch_execute("ALTER ROLE boss NOSUPERUSER").unwrap();
     refused(operator.batch_execute(ask), "42501");
-    // Another one by his name has said nothing.
+    // Another role with his name has registered nothing.
     for another in ["ALTER ROLE boss RENAME TO clerk", "DROP ROLE boss"] {
         master.batch_execute(&format!("{another}; CREATE ROLE boss SUPERUSER")).unwrap();
         refused(operator.batch_execute(ask), "42501");
     }
-    // By whatever name, it is he.
+    // He is the same role under any name.
     master.batch_execute("ALTER ROLE clerk SUPERUSER").unwrap();
     operator.batch_execute(ask).unwrap();
-    // And what the other one says counts as his own.
+    // A registration by the other role counts as its own.
     master
         .batch_execute(
             "ALTER ROLE clerk NOSUPERUSER; SET ROLE boss;
@@ -175,13 +174,13 @@ fn the_middle_of_a_range_is_shown_of_what_a_superuser_has_named() {
     operator.batch_execute(ask).unwrap();
 }
 
-/// The address says nothing: the database that answers there does, when it is asked.
+/// The address proves nothing. The database behind it does, when it is asked.
 #[test]
 fn nobody_below_superuser_trusts_a_role_by_an_alias_of_the_master() {
     let cluster = cluster(&["shardmaster.remote_timeout = 2s"]);
     let mut master = cluster.superuser().unwrap();
     let alias = cluster.master.conninfo(DATABASE, MOVER);
-    // Nothing listens on the other.
+    // Nothing listens at the other address.
     let silent = format!("host={} port=1 dbname=x user=y", cluster.master.socket_dir().display());
     for (shard, conninfo) in [("alias", &alias), ("silent", &silent)] {
         master.execute("SELECT shard_add($1, $2)", &[&shard, conninfo]).unwrap();
@@ -216,8 +215,8 @@ fn nobody_below_superuser_trusts_a_role_where_the_movers_rights_are_the_masters(
     admin.batch_execute(&format!("SELECT shard_trust_owner('as_mover', '{OWNER}')")).unwrap();
 }
 
-/// A server, and a master with two shards that are schemas of its own database; the mover is a
-/// member of whoever owns tables.
+/// Makes a server, and a master with two shards that are schemas of its own database. The mover is a member
+/// of all owners of tables.
 fn mixed() -> (Cluster, Client) {
     let local = format!("shardmaster.local_user = '{MOVER}'");
     let cluster = cluster(&[&local]);
@@ -240,8 +239,8 @@ fn count(session: &mut Client, query: &str) -> i64 {
     session.query_one(query, &[]).unwrap().get(0)
 }
 
-/// Whoever owns a schema of the master's own database reads and writes what is in it: rows of
-/// others do not come there because he says that it is a shard, nor do his go elsewhere.
+/// The owner of a schema in the master's own database can read and write in it. Declaring it a shard does not
+/// bring rows of others there, nor his own rows elsewhere.
 #[test]
 fn no_rows_of_others_come_into_a_schema_that_its_owner_has_added() {
     let (cluster, mut admin) = mixed();
@@ -268,11 +267,11 @@ fn no_rows_of_others_come_into_a_schema_that_its_owner_has_added() {
     );
     refused(admin.batch_execute("SELECT shard_split_plan('mine', 'shard_a', '{own}')"), "42501");
     let mut master = cluster.superuser().unwrap();
-    // Nor once a superuser has the name under which he has added it.
+    // This also holds after a superuser has taken the name under which he has added it.
     master.batch_execute("ALTER ROLE an_admin RENAME TO former; CREATE ROLE an_admin SUPERUSER").unwrap();
     refused(admin.batch_execute(into), "42501");
     master.batch_execute("DROP ROLE an_admin; ALTER ROLE former RENAME TO an_admin").unwrap();
-    // A superuser has seen to it that it is a shard.
+    // A superuser has declared that it is a shard.
     master
         .batch_execute(
             "SELECT shard_unassign('own'), shard_drop('mine'), shard_add('mine', namespace => 'one');
@@ -280,7 +279,7 @@ fn no_rows_of_others_come_into_a_schema_that_its_owner_has_added() {
         )
         .unwrap();
     let split = Split::plan_by(&cluster, into).unwrap();
-    // Its owner, and with him who may read it, is another one.
+    // Its owner, who may read it, is another role.
     split.accept_remarks().unwrap();
     to_pending(&split);
     assert_eq!(count(&mut admin, "SELECT count(*) FROM one.items"), 300);
@@ -314,8 +313,8 @@ fn no_rows_of_a_table_of_others_leave_it_by_its_schemas_owner() {
     admin.batch_execute("SELECT shard_split_plan('mine', 'too', '{own}')").unwrap();
 }
 
-/// A table was named while there was no schema of its name, so everybody might: when there is
-/// one it is not his.
+/// A table was registered while no schema had its name, which everybody may do. Once the schema exists, that
+/// is not his right.
 #[test]
 fn a_table_that_was_named_before_its_schema_is_looked_at_again() {
     const PLAN: &str = "SELECT shard_split_plan('here', 'shard_b', '{k}', keyspace => 'papers')";
@@ -344,7 +343,7 @@ fn a_table_that_was_named_before_its_schema_is_looked_at_again() {
             TABLE.replace("{}", "later")
         ))
         .unwrap();
-    // Planned before.
+    // This split was planned before.
     let problems = "SELECT string_agg(detail || hint, ' ') FROM shard_split_check($1) WHERE NOT ok";
     let found: Option<String> = admin.query_one(problems, &[&early.id]).unwrap().get(0);
     early.call("start_dual_write").unwrap();
@@ -359,13 +358,13 @@ fn a_table_that_was_named_before_its_schema_is_looked_at_again() {
     assert!(error.as_deref().is_some_and(|text| text.contains(says)), "{error:?}");
     early.call("rollback").unwrap();
     early.wait("rolled_back", LIMIT).unwrap();
-    // Planned afterwards, by whomever.
+    // These are planned afterwards, whoever plans them.
     for session in [&mut admin, &mut master] {
         let text = refused(session.batch_execute(PLAN), "42501");
         assert!(text.contains(says) && text.contains("shard_table_add"), "{text}");
     }
     refused(admin.batch_execute(&format!("SELECT shard_split_start_dual_write({})", early.id)), "42501");
-    // A superuser may.
+    // A superuser may plan it.
     master
         .batch_execute(
             "SELECT shard_table_drop('later.papers', 'papers'), shard_table_add('later.papers', 'id', 'papers')",
@@ -377,7 +376,7 @@ fn a_table_that_was_named_before_its_schema_is_looked_at_again() {
     assert_eq!(secrets(&mut there), 1);
 }
 
-/// The same where the schema's database is reached by an address that no worker has met.
+/// The database of the schema is reached by an address that no worker has met.
 #[test]
 fn a_table_of_the_master_by_another_address_is_looked_at() {
     let (cluster, mut admin) = mixed();
@@ -399,7 +398,7 @@ fn a_table_of_the_master_by_another_address_is_looked_at() {
     assert!(error.contains("role an_admin may not use tables of schema \"later\""), "{error}");
 }
 
-/// A schema that changes hands takes the right to move its rows along, between two steps too.
+/// If a schema gets another owner, the right to move its rows goes with it, even between two steps.
 #[test]
 fn a_schema_that_changes_hands_is_looked_at_again() {
     const PLAN: &str = "SELECT shard_split_plan('first', 'second', '{k}', keyspace => 'papers')";

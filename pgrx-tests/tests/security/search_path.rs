@@ -1,5 +1,5 @@
-//! Whoever owns the database may create what he likes in the schema of the extension's calls. No SQL of the extension's
-//! finds any of it: each name in it is found where it is meant, and each call has the very types of what it calls.
+//! The owner of the database may create anything in the schema of the extension's calls. No SQL of the
+//! extension uses any of it: each name is qualified, and each call has exactly the types of its function.
 
 use postgres::Client;
 use shardmaster_tests::cluster::DATABASE;
@@ -8,11 +8,12 @@ use shardmaster_tests::split::Split;
 use std::collections::BTreeSet;
 use std::path::Path;
 
-/// Calls of users' functions by SQL of ours: of a view alone, which is bound to the function and not to its name. Routines call what
-/// is in the catalog's schema: the other one's name may become somebody else's.
+/// Calls of users' functions by our own SQL. Only a view may contain one, which is bound to the function and
+/// not to its name. Routines call functions in the catalog's schema, because the other schema's name may
+/// become somebody else's.
 const CALLS: [&str; 1] = ["shard_splits: shard_splits(false)"];
 
-/// Words of the languages' own that may stand before a parenthesis, and types that their grammars know.
+/// Words of the languages that may stand before a parenthesis, and types that their grammars know.
 const OWN: [&str; 38] = [
     "if", "elsif", "while", "when", "in", "exists", "coalesce", "nullif", "greatest", "least", "row",
     "array", "values", "and", "or", "not", "then", "else", "case", "over", "from", "select", "where", "by",
@@ -52,7 +53,7 @@ fn routines(master: &mut Client) -> Vec<Routine> {
         .collect()
 }
 
-/// A text without comments, and with empty literals.
+/// Returns a text without comments, and with empty literals.
 fn bare(text: &str) -> String {
     let (mut bare, mut rest) = (String::new(), text);
     while let Some(first) = rest.chars().next() {
@@ -69,7 +70,7 @@ fn bare(text: &str) -> String {
     bare
 }
 
-/// Names before parentheses, signs and types that are found by a search_path.
+/// Returns names before parentheses, operators and types that depend on a search_path.
 fn unpinned(text: &str) -> Vec<String> {
     let text = bare(text)
         .replace("#variable_conflict use_variable", "")
@@ -86,7 +87,7 @@ fn unpinned(text: &str) -> Vec<String> {
             let is_call = rest.trim_start().starts_with('(');
             let lower = word.to_lowercase();
             if lower == "operator" {
-                // As it is to be.
+                // This is the required form.
                 let end = rest.find(')').unwrap();
                 assert!(rest[..end].contains("pg_catalog."), "{rest}");
                 rest = &rest[end + 1..];
@@ -116,7 +117,7 @@ fn unpinned(text: &str) -> Vec<String> {
             rest = &rest[end..];
         }
     }
-    // What is declared in PL/pgSQL.
+    // These are the declarations of PL/pgSQL.
     if let Some((_, declared)) = text.split_once("DECLARE") {
         let declared = declared.split("BEGIN").next().unwrap_or_default();
         for line in declared.split(';').map(str::trim).filter(|line| !line.is_empty()) {
@@ -129,7 +130,7 @@ fn unpinned(text: &str) -> Vec<String> {
     found
 }
 
-/// Calls in the schema of the extension, as they are written.
+/// Returns the calls of functions in the extension's schema, as they are written.
 fn calls(text: &str, schema: &str) -> Vec<String> {
     let begins = format!("{schema}.shard_");
     let text: Vec<&str> = text.split_whitespace().collect();
@@ -147,7 +148,7 @@ fn calls(text: &str, schema: &str) -> Vec<String> {
     found
 }
 
-/// From the server's catalog, and from the scripts, as an update leaves them.
+/// This checks the server's catalog, and the scripts as an update leaves them.
 #[test]
 fn all_that_our_sql_calls_is_pinned() {
     let cluster = cluster(&[]);
@@ -173,7 +174,7 @@ fn all_that_our_sql_calls_is_pinned() {
         if path.extension().is_none_or(|ending| ending != "sql") {
             continue;
         }
-        // What routines run, and what views are made of.
+        // The bodies of routines, and the definitions of views.
         let text = std::fs::read_to_string(&path).unwrap();
         let bodies = ["AS $$", "DO $$"].into_iter().flat_map(|begins| text.split(begins).skip(1));
         let bodies = bodies.map(|rest| rest.split("$$").next().unwrap_or_default());
@@ -193,7 +194,7 @@ fn told(error: &postgres::Error) -> String {
     error.as_db_error().map(|error| error.message().to_owned()).unwrap_or_default()
 }
 
-/// Overloads of all that there is: by fewer arguments, and by ones that fit what is written better.
+/// Creates overloads of everything: with fewer arguments, and with types that match better.
 const OVERLOADS: &str = "
 DO $$
 DECLARE
@@ -246,7 +247,7 @@ fn no_overload_is_called_in_the_place_of_ours() {
     let after: i64 = master.query_one(functions, &[]).unwrap().get(0);
     assert!(after > before * 4, "{before} {after}");
     master.batch_execute("RESET ROLE").unwrap();
-    // It is there, and would be called.
+    // The overload exists, and would be called.
     let hijacked = master.batch_execute("SELECT public.shard_split_resume(1)").unwrap_err();
     assert!(told(&hijacked).contains("hijacked"), "{hijacked:?}");
 
@@ -264,7 +265,7 @@ fn no_overload_is_called_in_the_place_of_ours() {
             panic!("{call}: {error:?}");
         }
     }
-    // Whatever else these are refused for: some need a login.
+    // These may be refused for other reasons, since some need a login.
     for call in [
         "CALL public.shard_guard_install('shard_a'::text, 'default'::text)",
         "CALL public.shard_guard_remove('shard_a'::text, 'default'::text, false)",
@@ -277,8 +278,8 @@ fn no_overload_is_called_in_the_place_of_ours() {
     }
 }
 
-/// Operators and functions of somebody who may create in the schema before the extension comes, that fit better than the
-/// server's own wherever those take something else.
+/// Operators and functions that match better than the server's own for some arguments. Somebody may create
+/// them in the schema before the extension is installed.
 const FITTING_BETTER: &str = "
 CREATE FUNCTION public.hijacked() RETURNS bool LANGUAGE plpgsql AS 'BEGIN RAISE ''hijacked''; END';
 DO $$
@@ -351,7 +352,8 @@ fn code_of_others(there: &mut Client) -> Vec<String> {
     there.query(query, &[]).unwrap().iter().map(|row| row.get(0)).collect()
 }
 
-/// What a catalog of 0.1.0 was bound to when it was made in a schema of somebody else's: the update says so, and does not begin.
+/// A catalog of 0.1.0 is bound to objects of somebody else's schema in which it was created. The update
+/// reports this and does not start.
 #[test]
 fn a_catalog_that_is_bound_to_code_of_others_is_not_updated() {
     let cluster = cluster(&[]);
@@ -374,7 +376,7 @@ fn a_catalog_that_is_bound_to_code_of_others_is_not_updated() {
     assert!(text.contains("num_nulls(text,text,text,uuid)") && text.contains("lookup"), "{text}");
 }
 
-/// The schema of the calls belongs to whoever owns the database, who may give its name to another one.
+/// The schema of the calls belongs to the owner of the database, who may give its name to another schema.
 #[ignore = "make test-all: another schema of the name; make test has no_overload_is_called_in_the_place_of_ours"]
 #[test]
 fn a_schema_that_has_taken_the_name_of_ours_is_not_called() {
@@ -387,7 +389,7 @@ fn a_schema_that_has_taken_the_name_of_ours_is_not_called() {
              CREATE SCHEMA public; GRANT USAGE ON SCHEMA renamed, public TO PUBLIC",
         )
         .unwrap();
-    // The same calls, which tell that they were made.
+    // These are the same calls, which report that they were made.
     master.batch_execute(IMPOSTERS).unwrap();
     let mut operator = cluster.master.connect(DATABASE, "an_operator").unwrap();
     for call in [

@@ -1,4 +1,4 @@
-//! Where a secret could come to light: logs, sessions, statistics, dumps, errors, results, files.
+//! Places in which a secret could appear: logs, sessions, statistics, dumps, errors, results, files.
 
 use postgres::{Client, NoTls, SimpleQueryMessage};
 use shardmaster_tests::cluster::{DATABASE, MOVER};
@@ -14,15 +14,15 @@ use std::process::Command;
 use std::thread;
 
 const SECRET: &str = "sEcret-7f3a";
-/// Of the master key, which is all of this letter.
+/// A part of the master key, which consists of this letter.
 const KEY: &str = "aaaaaaaaaaaaaaaaaaaaaaaa";
 
 const PREPARED: &str = "PREPARE set AS SELECT shard_credential_set('b', 'password', $1)";
 
-/// Who sets secrets, and has everything of it printed.
+/// The role that sets secrets, with all logging enabled.
 const KEEPER: &str = "keeper";
 
-/// A server that logs all that it can.
+/// The settings of a server that logs everything it can.
 const TALKATIVE: [&str; 9] = [
     "log_statement = all",
     "log_min_duration_statement = 0",
@@ -36,7 +36,7 @@ const TALKATIVE: [&str; 9] = [
 ];
 
 fn no_secret(what: &str, text: &str) {
-    // As trees of statements are printed.
+    // Printed statement trees have this form.
     let bytes: Vec<String> = SECRET.bytes().map(|byte| byte.to_string()).collect();
     for secret in [SECRET, KEY, &bytes.join(" ")] {
         let Some(at) = text.find(secret) else { continue };
@@ -46,7 +46,7 @@ fn no_secret(what: &str, text: &str) {
     }
 }
 
-/// All that a query gives, and what it says in vain.
+/// Returns the whole output of a query, or its error.
 fn all_of(client: &mut Client, query: &str) -> String {
     let rows = match client.simple_query(query) {
         Ok(rows) => rows,
@@ -61,7 +61,7 @@ fn all_of(client: &mut Client, query: &str) -> String {
     text
 }
 
-/// The name is written in whatever size; parameters come by the protocol; some of it is wrong.
+/// The name is written in various cases, parameters are sent by the protocol, and some calls are wrong.
 fn set_in_many_ways(vault: &Vault) {
     let mut master = vault.cluster.master.connect(DATABASE, KEEPER).unwrap();
     let object = format!(r#"{{"password": "{SECRET}"}}"#);
@@ -89,7 +89,7 @@ fn set_in_many_ways(vault: &Vault) {
     let call = "SELECT shard_credential_set($1, $2, $3::text::jsonb)";
     master.execute(call, &[&"b", &"password", &object]).unwrap();
     assert!(master.execute(call, &[&"b", &"x", &object]).is_err());
-    // Once more, by a session that stays: what it did last is shown while it is idle.
+    // This is repeated in a session that stays open, because its last statement is shown while it is idle.
     master.batch_execute(&format!("SELECT shard_credential_set('b', 'password', '{object}')")).unwrap();
     let activity = "SELECT string_agg(query, ' ') FROM pg_stat_activity";
     no_secret("pg_stat_activity", &all_of(&mut vault.cluster.superuser().unwrap(), activity));
@@ -112,7 +112,7 @@ fn no_secret_comes_to_light() {
     lines.push("session_preload_libraries = 'auto_explain'");
     lines.extend(["auto_explain.log_min_duration = 0", "auto_explain.log_nested_statements = on"]);
     let mut vault = Vault::new("scram-sha-256", &lines).unwrap();
-    // It is there with PostgreSQL's own contrib modules.
+    // The library is part of PostgreSQL's own contrib modules.
     let libraries = "shared_preload_libraries = 'shardmaster, pg_stat_statements'";
     vault.cluster.master.configure(&[libraries, "pg_stat_statements.track = 'all'"]).unwrap();
     vault.cluster.master.configure(&["pg_stat_statements.track_utility = off"]).unwrap();
@@ -124,14 +124,14 @@ fn no_secret_comes_to_light() {
          ALTER ROLE {KEEPER} SET debug_print_parse = on; ALTER ROLE {KEEPER} SET debug_print_rewritten = on"
     );
     master.batch_execute(&keeper).unwrap();
-    // As \password does, which sends no password.
+    // \password does the same, and sends no plain password.
     let verifier = verifier(&mut master);
     vault.set_password(&verifier).unwrap();
     set_in_many_ways(&vault);
     vault.lead_to(&vault.conninfo(), "b").unwrap();
     vault.require_connects().unwrap();
     fixture::finished(&plan(&vault.cluster));
-    // What is refused is shown to many: the split's error, its event, the log.
+    // Many places show a refused password: the split's error, its event, and the log.
     let split =
         shardmaster_tests::split::Split::plan(&vault.cluster, "shard_b", "shard_a", &["moves"]).unwrap();
     let wrong = format!(r#"{{"password": "{SECRET}-not"}}"#);
@@ -160,7 +160,7 @@ fn no_secret_comes_to_light() {
     assert!(!log.to_lowercase().contains("shard_credential_set("), "no line of the log has the call");
 }
 
-/// What the server makes of the password, made where nothing is logged.
+/// Returns the server's verifier of the password, made where nothing is logged.
 fn verifier(master: &mut Client) -> String {
     master
         .batch_execute(
@@ -179,7 +179,7 @@ fn verifier(master: &mut Client) -> String {
     text
 }
 
-/// Whatever the extension's functions show, and what is in its tables, the server's views and the
+/// Checks everything that the extension's functions show, and its tables, the server's views, and the
 /// statistics of statements.
 fn results_and_tables(master: &mut Client) {
     let functions = all_of(
@@ -211,11 +211,11 @@ fn results_and_tables(master: &mut Client) {
     no_secret("what is sealed", &sealed);
 }
 
-/// A monitor sees that something is set, not what.
+/// A monitor sees that a secret is set, and not its value.
 #[test]
 fn a_session_shows_no_secret_while_it_sets_one() {
     let vault = Vault::new("scram-sha-256", &[]).unwrap();
-    // Somebody else changes it at this moment: the call waits.
+    // Another session changes it at this moment, so the call waits.
     vault.set_credential("b", "password", r#"{"password": "before"}"#).unwrap();
     let mut other = vault.cluster.superuser().unwrap();
     other.batch_execute("BEGIN; SELECT FROM shardmaster.keychain FOR UPDATE").unwrap();
@@ -238,8 +238,8 @@ fn a_session_shows_no_secret_while_it_sets_one() {
     );
 }
 
-/// What a session did last is shown while it is idle, also where it was in vain, or only prepared
-/// something; and statements without constants of their own are kept as they are written.
+/// The last statement of a session is shown while it is idle, even if it failed or only prepared something.
+/// Statements without constants are kept as they are written.
 #[test]
 fn a_call_that_is_never_made_leaves_no_secret_behind() {
     let mut vault = Vault::new("scram-sha-256", &TALKATIVE).unwrap();
@@ -283,15 +283,15 @@ fn a_call_that_is_never_made_leaves_no_secret_behind() {
         for (role, becomes) in
             [("postgres", ""), ("an_admin", ""), ("heir", ""), ("heir", "SET ROLE an_admin;")]
         {
-            // It has done nothing before.
+            // The session has done nothing before.
             let mut config = vault.cluster.master.config(DATABASE, role);
             let mut setter = config.application_name("setter").connect(NoTls).unwrap();
             let before = format!("{becomes}{before}");
             if !before.is_empty() {
-                // One that may not prepare it has nothing to execute.
+                // A session that may not prepare it has nothing to execute.
                 let _ = setter.batch_execute(&before);
             }
-            // Whatever becomes of it.
+            // The result does not matter.
             let _ = setter.batch_execute(&statement);
             let query =
                 "SELECT string_agg(query, ' ') FROM pg_stat_activity WHERE application_name = 'setter'";
@@ -304,7 +304,7 @@ fn a_call_that_is_never_made_leaves_no_secret_behind() {
     no_secret("the log", &fs::read_to_string(vault.cluster.master.log_path()).unwrap());
 }
 
-/// Whoever names the function where nothing is called, or may not call it, hides nothing by that.
+/// A role that only names the function, or may not call it, hides nothing by that.
 #[test]
 fn no_login_hides_its_statements() {
     let vault = Vault::new("scram-sha-256", &TALKATIVE).unwrap();
@@ -324,7 +324,7 @@ fn no_login_hides_its_statements() {
         "SELECT $mark / 0 /* shard_credential_set('x') */",
         "SELECT $mark FROM /* shard_credential_set('x') */",
     ];
-    // What these would be with the right to.
+    // These statements would do something if the role had the right.
     let by_plain = [
         "SELECT $mark, CASE WHEN false THEN shard_credential_set('x', 'y', '{}') END",
         "SELECT $mark WHERE false AND shard_credential_set('x', 'y', '{}') IS NULL",
@@ -348,7 +348,7 @@ fn no_login_hides_its_statements() {
     ] {
         for statement in statements {
             number += 1;
-            // A session of its own: what it has done before tells it nothing.
+            // This is a new session, so it has cached nothing.
             let mut session = vault.cluster.master.connect(DATABASE, role).unwrap();
             let pid: i32 = session.query_one("SELECT pg_backend_pid()", &[]).unwrap().get(0);
             let text = statement.replace("$mark", &number.to_string());
@@ -356,7 +356,7 @@ fn no_login_hides_its_statements() {
             let shown = all_of(&mut other, &format!("SELECT query FROM pg_stat_activity WHERE pid = {pid}"));
             assert!(shown.contains(&number.to_string()), "{role} hides {text}: {shown}");
             let log = fs::read_to_string(vault.cluster.master.log_path()).unwrap();
-            // What cannot be parsed is logged with its error alone.
+            // A statement that cannot be parsed is logged only with its error.
             let begins = &text[..text.len().min(40)];
             let is_there = ["statement: ", "STATEMENT:  "]
                 .iter()
@@ -366,8 +366,9 @@ fn no_login_hides_its_statements() {
     }
 }
 
-/// With the server's own log settings, and in a session that has done nothing before: neither what stands beside a call, nor
-/// what a function of that name says, nor the name of an application is hidden by who may not call it.
+/// With the server's own log settings, and in a new session, a role that may not call the function hides
+/// nothing: neither what stands beside a call, nor the output of a function of that name, nor an application
+/// name.
 #[test]
 fn a_session_that_begins_hides_nothing() {
     let vault = Vault::new("scram-sha-256", &["log_connections = on"]).unwrap();
@@ -404,7 +405,7 @@ fn a_session_that_begins_hides_nothing() {
     assert!(is_there, "the session's authentication is in the log");
 }
 
-/// What a process has in memory that it may write, as a core would have it.
+/// Returns the writable memory of a process, as a core dump would have it.
 fn memory_of(pid: i32) -> Vec<u8> {
     let mut memory = fs::File::open(format!("/proc/{pid}/mem")).unwrap();
     let mut all = Vec::new();
@@ -424,7 +425,7 @@ fn memory_of(pid: i32) -> Vec<u8> {
     all
 }
 
-/// Once its session has begun, what a process has opened of a secret is wiped.
+/// Once its session has started, a process has wiped the secrets that it opened.
 #[test]
 fn no_opened_key_stays_in_memory() {
     let vault = Vault::new("cert", &[]).unwrap();
@@ -445,14 +446,14 @@ fn no_opened_key_stays_in_memory() {
     let memory = memory_of(pid);
     let is_there = |line: &&&str| memory.windows(24).any(|window| window == &line.as_bytes()[8..32]);
     assert_eq!(lines.iter().filter(is_there).count(), 0, "lines of the key in memory, of {}", lines.len());
-    // Nor the master key, as text or as bytes.
+    // The master key is not there either, as text or as bytes.
     for wiped in [[b'a'; 64].as_slice(), [0xaa; 32].as_slice()] {
         let found = memory.windows(wiped.len()).filter(|window| *window == wiped).count();
         assert_eq!(found, 0, "the master key is in memory: {} bytes", wiped.len());
     }
 }
 
-/// What asks for the password, and says it to everybody.
+/// Starts a server that asks for the password and repeats it to everybody.
 fn parrot(directory: &Path) {
     let listener = UnixListener::bind(directory.join(".s.PGSQL.5432")).unwrap();
     thread::spawn(move || {
@@ -469,7 +470,7 @@ fn parrot(directory: &Path) {
     });
 }
 
-/// A pooler that is too helpful, say.
+/// A pooler might be too helpful like this.
 #[test]
 fn a_server_that_repeats_a_secret_is_not_quoted() {
     let vault = Vault::new("reject", &TALKATIVE).unwrap();

@@ -1,5 +1,5 @@
-//! Texts that one shard's server, or an owner of a table, has written stand in no statement
-//! that another one runs; names that anybody can give hold nobody up.
+//! Texts that a shard's server, or an owner of a table, has written appear in no statement on another server.
+//! Names that anybody can give block nobody.
 
 use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE, OWNER};
 use shardmaster_tests::matrix::AGENT_HAS_MORE;
@@ -47,8 +47,8 @@ fn a_target_writes_no_statement_for_the_source() {
     assert_eq!(rows(&cluster, 0, 3), 1);
 }
 
-/// A type's name, with a parenthesis, may be a function on the other side; and behind a dot
-/// stands a function's name, too, of which the value before it is the argument.
+/// A type's name with a parenthesis may be a function on the other side. A function's name may also follow a
+/// dot, with the value before it as its argument.
 #[test]
 fn a_targets_condition_calls_nothing_on_the_source() {
     let columns = "CREATE TYPE mood AS ENUM ('good');
@@ -104,7 +104,7 @@ fn a_violated_constraint_is_no_statement() {
     let split = plan(&cluster);
     split.call("start_dual_write").unwrap();
     split.wait("dual_write", LIMIT).unwrap();
-    // Behind the check, which would find both.
+    // This is created after the check, which would find both.
     let in_the_way = format!("CREATE UNIQUE INDEX ON items (c, \"a)=(b\"); {}", row(9));
     cluster.servers[1].superuser(DATABASE).unwrap().batch_execute(&in_the_way).unwrap();
     split.call("run_backfill").unwrap();
@@ -113,7 +113,7 @@ fn a_violated_constraint_is_no_statement() {
     assert_eq!(rows(&cluster, 1, 9), 1);
 }
 
-/// What is a column is asked: whose row is in the way.
+/// Only a column is queried for the row in the way.
 #[test]
 fn the_key_of_the_row_in_the_way_is_named() {
     let columns = "tenant bigint, id int, \"Mail\" text, n int, PRIMARY KEY (tenant, id)";
@@ -155,8 +155,8 @@ fn triggers_of_others_hold_no_rollback_up() {
     }
 }
 
-/// Whoever owns a table gives its triggers the names that he likes: others the names of ours,
-/// and ours any. What is ours goes all the same, and what is his stays.
+/// The owner of a table chooses the names of its triggers. He may give others the names of ours, and ours any
+/// name. Our triggers are removed all the same, and his remain.
 #[ignore = "make test-all: names that are ours; make test has triggers_of_others_hold_no_rollback_up"]
 #[test]
 fn names_of_triggers_hold_neither_a_rollback_nor_a_redirect_up() {

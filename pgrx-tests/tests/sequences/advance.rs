@@ -1,10 +1,10 @@
-//! No number is given out twice: whatever draws from a sequence, and whatever it is called, the target's is past the source's
-//! before clients come. What cannot be known is refused or named by the check.
+//! No number is assigned twice. Whatever draws from a sequence, and whatever it is called, the target's
+//! sequence is past the source's before clients arrive. The check refuses or names what cannot be known.
 
 use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE, OWNER};
+use shardmaster_tests::constraints::trust_owner;
 use shardmaster_tests::env::{at_most, is_long_run};
 use shardmaster_tests::fixture::{LIMIT, by_owner, by_owner as run, cluster, plan, to_pending};
-use shardmaster_tests::promises::trust_owner;
 use shardmaster_tests::split::Split;
 
 fn number(cluster: &Cluster, server: usize, query: &str) -> i64 {
@@ -19,7 +19,7 @@ fn findings(split: &Split<'_>) -> Vec<String> {
     split.findings_with_hints().unwrap()
 }
 
-/// What the check lists though it is no obstacle.
+/// Returns the check's rows that are not an obstacle and have a hint.
 fn remarks(cluster: &Cluster, split: &Split<'_>) -> Vec<String> {
     let query = format!(
         "SELECT concat_ws(' | ', check_name, detail, hint) FROM shard_split_check({}) WHERE ok AND hint IS NOT NULL",
@@ -28,12 +28,13 @@ fn remarks(cluster: &Cluster, split: &Split<'_>) -> Vec<String> {
     cluster.superuser().unwrap().query(&query, &[]).unwrap().iter().map(|row| row.get(0)).collect()
 }
 
-/// Each kind of thing that draws, in one split: sequences of the same column whose names sort otherwise, of a column with another
-/// name, of functions of defaults, domains and triggers, of a partition's own default, of clients that say so.
+/// Each kind of user of a sequence, in one split: sequences of the same column whose names sort differently,
+/// of a column with another name, of functions in defaults, domains and triggers, of a partition's own
+/// default, and of clients that declare it.
 #[test]
 fn whatever_draws_from_it_a_sequence_is_raised() {
     let cluster = cluster(&[]);
-    // From serial to identity: two sequences on each side, whose names sort the other way round.
+    // The column changes from serial to identity. Each side has two sequences, whose names sort in opposite order.
     for (server, old, new) in [(0, "a_old", "z_new"), (1, "z_old", "a_new")] {
         run(
             &cluster,
@@ -46,11 +47,11 @@ fn whatever_draws_from_it_a_sequence_is_raised() {
         );
     }
     run(&cluster, 0, "SELECT setval('z_new', 70000), setval('a_old', 5)");
-    // Another name on the target, where its sequence has another one, too.
+    // The column has another name on the target, and so does its sequence.
     run(&cluster, 0, "ALTER TABLE items ADD before bigserial");
     run(&cluster, 1, "ALTER TABLE items ADD afterwards bigserial");
     run(&cluster, 0, "SELECT setval('items_before_seq', 71000)");
-    // What functions name: of a default, through another function; of a domain; of a trigger.
+    // Functions name these sequences: in a default through another function, in a domain, and in a trigger.
     on_both(
         &cluster,
         "CREATE SEQUENCE deep; CREATE SEQUENCE of_domain; CREATE SEQUENCE of_trigger; CREATE SEQUENCE of_standard;
@@ -69,13 +70,13 @@ fn whatever_draws_from_it_a_sequence_is_raised() {
         0,
         "SELECT setval('deep', 72000), setval('of_domain', 73000), setval('of_trigger', 74000), setval('of_standard', 75000)",
     );
-    // What a default names by a text alone, as dumps of old have it.
+    // The default names the sequence only as text, as old dumps do.
     on_both(
         &cluster,
         "CREATE SEQUENCE by_text; ALTER TABLE items ADD t bigint DEFAULT nextval(('by_text'::text)::regclass)",
     );
     run(&cluster, 0, "SELECT setval('by_text', 77000)");
-    // What a trigger's function is told.
+    // The trigger's function gets the sequence's name as its argument.
     on_both(
         &cluster,
         "CREATE SEQUENCE told; ALTER TABLE items ADD g bigint; CREATE FUNCTION number_g() RETURNS trigger LANGUAGE plpgsql SET search_path = public AS
@@ -83,7 +84,7 @@ fn whatever_draws_from_it_a_sequence_is_raised() {
          CREATE TRIGGER number_g BEFORE INSERT ON items FOR EACH ROW EXECUTE FUNCTION number_g('told')",
     );
     run(&cluster, 0, "SELECT setval('told', 78000)");
-    // A function here, a serial there.
+    // The source's default is a function, and the target's column is a serial.
     run(
         &cluster,
         0,
@@ -92,7 +93,7 @@ fn whatever_draws_from_it_a_sequence_is_raised() {
          ALTER TABLE items ADD h bigint DEFAULT number_h(); SELECT setval('of_function', 79000)",
     );
     run(&cluster, 1, "ALTER TABLE items ADD h bigserial; ALTER TABLE items ALTER h DROP NOT NULL");
-    // What clients draw from by its name.
+    // Clients draw from this sequence by its name.
     on_both(&cluster, "CREATE SEQUENCE theirs");
     run(&cluster, 0, "SELECT setval('theirs', 76000)");
     trust_owner(&cluster);
@@ -103,7 +104,7 @@ fn whatever_draws_from_it_a_sequence_is_raised() {
     };
     master.batch_execute(&map("afterwards", "'before'")).unwrap();
     master.batch_execute(&map("before", "NULL")).unwrap();
-    // Nobody can tell from its text that a function does no more than a serial.
+    // The text of a function does not show that it does no more than a serial.
     let found = findings(&split);
     assert!(found.len() == 2 && found[0].contains("lacks the same DEFAULT of column \"h\";"), "{found:?}");
     assert!(found[1].contains("function number_h(), which clients may call"), "{found:?}");
@@ -137,14 +138,14 @@ fn whatever_draws_from_it_a_sequence_is_raised() {
     split.finish(LIMIT).unwrap();
 }
 
-/// Unique without the tenant, and filled by what draws from a sequence of each shard.
+/// The column is unique without the tenant, and is filled from a sequence of each shard.
 const BY_DEFAULT: &str = "CREATE SEQUENCE nos; CREATE FUNCTION public.no_of() RETURNS bigint LANGUAGE plpgsql AS 'BEGIN RETURN nextval(''public.nos''); END';
      ALTER TABLE items ADD no bigint DEFAULT public.no_of() UNIQUE";
 const BY_TRIGGER: &str = "CREATE SEQUENCE nos; ALTER TABLE items ADD no int UNIQUE;
      CREATE FUNCTION no_it() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN NEW.no := nextval(''public.nos''); RETURN NEW; END';
      CREATE TRIGGER no_it BEFORE INSERT ON items FOR EACH ROW EXECUTE FUNCTION no_it()";
 
-/// What is not known to be right is refused by name.
+/// What is not known to be right is refused, and the refusal names it.
 #[test]
 fn what_nobody_can_know_of_a_sequence_is_refused() {
     let cluster = cluster(&[]);
@@ -227,7 +228,7 @@ fn what_nobody_can_know_of_a_sequence_is_refused() {
         ),
     ];
     let mut master = cluster.superuser().unwrap();
-    // Every third one, and in long runs each.
+    // Long runs try every case, other runs every third one.
     let step = if is_long_run() { 1 } else { 3 };
     for (number, (make, unmake, wanted)) in cases.iter().enumerate().step_by(step) {
         make.iter().for_each(|(server, statements)| run(&cluster, *server, statements));
@@ -247,7 +248,7 @@ fn what_nobody_can_know_of_a_sequence_is_refused() {
         unmake.iter().for_each(|(server, statements)| run(&cluster, *server, statements));
         assert_eq!(findings(&split), [""; 0], "{wanted}");
     }
-    // What clients draw from by its name, and by a key's.
+    // Clients draw from one of these by its name, and from the other by the key's name.
     on_both(&cluster, "CREATE SEQUENCE theirs");
     run(&cluster, 0, "ALTER SEQUENCE theirs CYCLE; CREATE SEQUENCE seq_moves CYCLE");
     master.batch_execute("SELECT shard_sequence_add('theirs')").unwrap();
@@ -258,7 +259,7 @@ fn what_nobody_can_know_of_a_sequence_is_refused() {
     }
     run(&cluster, 0, "ALTER SEQUENCE theirs NO CYCLE; DROP SEQUENCE seq_moves");
     assert_eq!(findings(&split), [""; 0]);
-    // What a crash sets back, which there is since PostgreSQL 15.
+    // A crash resets unlogged sequences, which exist since PostgreSQL 15.
     if number(&cluster, 1, "SELECT current_setting('server_version_num')::bigint") >= 150_000 {
         run(&cluster, 1, "ALTER SEQUENCE theirs SET UNLOGGED");
         let found = findings(&split);
@@ -266,7 +267,7 @@ fn what_nobody_can_know_of_a_sequence_is_refused() {
         assert!(found.len() == 1 && found[0].contains(wanted), "{found:?}");
         run(&cluster, 1, "ALTER SEQUENCE theirs SET LOGGED");
     }
-    // What the target alone fills.
+    // Only the target's column is filled from a sequence.
     run(
         &cluster,
         0,
@@ -280,12 +281,12 @@ fn what_nobody_can_know_of_a_sequence_is_refused() {
     let named = remarks(&cluster, &split);
     let alone = "items_alone_seq fills column \"alone\" on the target alone";
     assert!(named.iter().any(|text| text.contains(alone)), "{named:?}");
-    // Which rows bring ahead of it.
+    // Rows that move are ahead of that sequence.
     let found = findings(&split);
     let wanted = "items: column \"alone\": a row that moves has 600, which sequence public.items_alone_seq of the target, which continues with 1,";
     assert!(found.len() == 1 && found[0].contains(wanted), "{found:?}");
     run(&cluster, 1, "SELECT setval('items_alone_seq', 600)");
-    // Without an index that holds numbers to be told apart it may begin anew.
+    // Without a unique index on its column, a sequence may start again.
     on_both(
         &cluster,
         "ALTER TABLE items ADD n bigint GENERATED BY DEFAULT AS IDENTITY (MAXVALUE 5000 CYCLE)",
@@ -294,8 +295,8 @@ fn what_nobody_can_know_of_a_sequence_is_refused() {
     split.run(|_| ()).unwrap();
 }
 
-/// A sequence for each tenant, made by the application's trigger and drawn by its client: it comes along, with its owner and
-/// rights, and those of other tenants stay.
+/// The application's trigger makes a sequence for each tenant, and its client draws from it. It is copied
+/// with its owner and rights, and the sequences of other tenants stay.
 #[test]
 fn a_sequence_of_a_moving_key_comes_along() {
     let cluster = cluster(&[]);
@@ -306,7 +307,7 @@ fn a_sequence_of_a_moving_key_comes_along() {
          CREATE TABLE tenants (id text PRIMARY KEY);
          CREATE TRIGGER make_it AFTER INSERT ON tenants FOR EACH ROW EXECUTE FUNCTION make_it();
          CREATE TRIGGER number_it BEFORE INSERT ON items FOR EACH ROW WHEN (NEW.code IS NULL) EXECUTE FUNCTION number_it()";
-    // `tenants` is not of the keyspace: its trigger does not fire on the target.
+    // `tenants` is in no keyspace, so its trigger does not fire on the target.
     on_both(&cluster, make);
     run(
         &cluster,
@@ -320,7 +321,7 @@ fn a_sequence_of_a_moving_key_comes_along() {
     run(&cluster, 1, "DROP TABLE tenants");
     let last = number(&cluster, 0, "SELECT last_value FROM conv_seq_moves");
     let split = plan(&cluster);
-    // Whether the mover may make it is asked before anything moves.
+    // The check finds out whether the mover may make it before anything moves.
     on_both(&cluster, "RESET ROLE; CREATE ROLE somebody");
     run(
         &cluster,
@@ -350,7 +351,7 @@ fn a_sequence_of_a_moving_key_comes_along() {
     split.finish(LIMIT).unwrap();
 }
 
-/// A pool of numbers that was drawn on the source behind the fence, even behind the decision.
+/// A pool of numbers is drawn on the source after the fence, and even after the decision.
 #[test]
 fn numbers_that_are_drawn_behind_the_fence_are_not_given_out_again() {
     let cluster = cluster(&["shardmaster.cutover_timeout = '60s'"]);
@@ -376,8 +377,8 @@ fn numbers_that_are_drawn_behind_the_fence_are_not_given_out_again() {
     by_owner(&cluster, 0, "INSERT INTO items (tenant, id) VALUES ('moves', 9001)");
 }
 
-/// What sessions of the target have taken in advance (CACHE) is void where it would come again, also where the sequence itself is
-/// further on than the source's.
+/// Numbers that sessions of the target have cached (CACHE) are void if they could come twice, even if the
+/// sequence itself is ahead of the source's.
 #[test]
 fn numbers_that_sessions_of_the_target_hold_do_not_come_again() {
     let cluster = cluster(&["shardmaster.cutover_timeout = '60s'"]);
@@ -397,7 +398,7 @@ fn numbers_that_sessions_of_the_target_hold_do_not_come_again() {
     let ways = [(0, 1, ""), (1, 0, "cutover_sequences"), (0, 1, "cutover_decided")];
     for (from, to, point) in ways.into_iter().take(at_most(1)) {
         if point.is_empty() {
-            // Raised past the end of the column, nobody could insert.
+            // If it were raised past the end of the column, nobody could insert.
             let found = findings(&split);
             assert_eq!(found, [""; 0]);
         }
@@ -412,7 +413,7 @@ fn numbers_that_sessions_of_the_target_hold_do_not_come_again() {
         split.call("cutover").unwrap();
         if !point.is_empty() {
             split.wait_held(point, LIMIT).unwrap();
-            // What is taken now is past all that the source has given out.
+            // Numbers that are drawn now are past all that the source has given out.
             next();
             cluster.fault("").unwrap();
         }
@@ -440,7 +441,7 @@ fn numbers_that_sessions_of_the_target_hold_do_not_come_again() {
     );
 }
 
-/// Made for the tenant while its cutover is about to fence it, and in a schema of their own, which a function names alone.
+/// The sequence is made for the tenant just before its cutover fences it, in a schema that only a function names.
 #[test]
 #[ignore = "make test-all: the last moment; make test has a_sequence_of_a_moving_key_comes_along"]
 fn a_sequence_that_is_made_during_the_cutover_comes_along() {
@@ -476,7 +477,7 @@ fn a_sequence_that_is_made_during_the_cutover_comes_along() {
     split.finish(LIMIT).unwrap();
 }
 
-/// As an import leaves them: the source's sequence comes to them one day, the target's perhaps sooner.
+/// An import leaves such rows: the source's sequence reaches them one day, and the target's perhaps sooner.
 #[test]
 #[ignore = "make test-all: numbers of an import; make test has what_nobody_can_know_of_a_sequence_is_refused"]
 fn rows_whose_numbers_a_sequence_is_yet_to_give_out_are_accepted_by_name() {
@@ -497,7 +498,7 @@ fn rows_whose_numbers_a_sequence_is_yet_to_give_out_are_accepted_by_name() {
     assert_eq!(found.len(), 1, "{found:#?}");
     let wanted = ["numbers beyond their sequence: items: column \"no\"", "has 9000", "at 600", "setval('"];
     assert!(wanted.iter().all(|text| found[0].contains(text)), "{found:?}");
-    // As it says, the source's goes there, and with it the target's.
+    // The hint is followed: the source's sequence is set to that number, and with it the target's.
     run(&cluster, 0, "SELECT setval('items_no_seq', 9000)");
     assert_eq!(findings(&split), [""; 0]);
     split.run(|_| ()).unwrap();
@@ -506,7 +507,7 @@ fn rows_whose_numbers_a_sequence_is_yet_to_give_out_are_accepted_by_name() {
     split.finish(LIMIT).unwrap();
 }
 
-/// Of buckets of texts each word of a name may be a key.
+/// In a keyspace of hash buckets with text keys, each word of a sequence's name may be a key.
 #[test]
 #[ignore = "make test-all: buckets of texts; make test has a_sequence_of_a_moving_key_comes_along"]
 fn sequences_of_keys_that_no_name_tells_are_accepted_by_name() {
@@ -537,7 +538,7 @@ fn sequences_of_keys_that_no_name_tells_are_accepted_by_name() {
         "shard_sequence_add()",
     ];
     assert!(wanted.iter().all(|text| found[0].contains(text)), "{found:?}");
-    // What is named is raised, and wanted on the target.
+    // Sequences that are named are raised, and must exist on the target.
     master.batch_execute("SELECT shard_sequence_add('conv_seq_acme', 'h')").unwrap();
     let found = findings(&split);
     let missing = "\"conv_seq_acme\" is missing on the target";

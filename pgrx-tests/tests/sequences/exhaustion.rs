@@ -1,4 +1,4 @@
-//! A sequence of the target that is raised has numbers left, or the check says that it has none.
+//! After a sequence of the target was raised it has numbers left, or the check reports that it has none.
 
 use shardmaster_tests::cluster::{Cluster, DATABASE};
 use shardmaster_tests::fixture::{LIMIT, by_owner, cluster, plan};
@@ -48,7 +48,7 @@ fn a_small_sequence_is_not_used_up_by_being_raised() {
         "{notes}"
     );
     split.run(|_| ()).unwrap();
-    // Nothing is drawn twice, and all that is left can be drawn.
+    // No number is drawn twice, and all numbers that are left can be drawn.
     let drawn = "SELECT min(nextval('small')) FROM generate_series(1, 46)";
     assert_eq!(count(&cluster, 1, drawn), 55);
     split.finish(LIMIT).unwrap();

@@ -1,9 +1,9 @@
-//! No number is given out twice where what draws it is no default, trigger or dependency of the moving table itself: views and rules
-//! that clients write through, and sequences whose names no text has.
+//! No number is given out twice if it is drawn by something else than a default, trigger or dependency of the
+//! moving table: by views and rules that clients write through, or from sequences that no text names.
 
 use shardmaster_tests::cluster::{Cluster, DATABASE};
+use shardmaster_tests::constraints::trust_owner;
 use shardmaster_tests::fixture::{LIMIT, by_owner, by_superusers, cluster, plan};
-use shardmaster_tests::promises::trust_owner;
 use shardmaster_tests::split::Split;
 
 fn number(cluster: &Cluster, server: usize, query: &str) -> i64 {
@@ -18,7 +18,7 @@ fn findings(split: &Split<'_>) -> Vec<String> {
     split.findings_with_hints().unwrap()
 }
 
-/// What the check lists though it is no obstacle.
+/// Returns the check's rows that are not an obstacle and have a hint.
 fn notes(cluster: &Cluster, split: &Split<'_>) -> Vec<String> {
     let query = format!(
         "SELECT concat_ws(' | ', check_name, detail, hint) FROM shard_split_check({}) WHERE ok AND hint IS NOT NULL",
@@ -27,9 +27,9 @@ fn notes(cluster: &Cluster, split: &Split<'_>) -> Vec<String> {
     cluster.superuser().unwrap().query(&query, &[]).unwrap().iter().map(|row| row.get(0)).collect()
 }
 
-/// What draws, and the sequence. Each is 70,000 further on the source than on the target.
+/// Statements that make something draw from a sequence, and the sequence, which is 70,000 further on the source.
 const DRAWN: [(&str, &str); 16] = [
-    // A default of a view, and a function of one.
+    // The first is the default of a view, the second a view's default that calls a function.
     (
         "CREATE SEQUENCE of_view; CREATE VIEW va AS SELECT tenant, id, code FROM items;
          ALTER VIEW va ALTER code SET DEFAULT nextval('of_view')",
@@ -40,7 +40,7 @@ const DRAWN: [(&str, &str); 16] = [
          CREATE VIEW vb AS SELECT tenant, id AS nr, code FROM va; ALTER VIEW vb ALTER nr SET DEFAULT view_code()",
         "of_view_function",
     ),
-    // A view's triggers and rules, and a rule of a table that is nothing but a letter box.
+    // These are a view's trigger, a view's rule, and a rule of a table that only forwards its rows.
     (
         "CREATE SEQUENCE of_instead; CREATE VIEW vc AS SELECT tenant, id FROM items LIMIT 5;
          CREATE FUNCTION put() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN INSERT INTO items (tenant, id) VALUES (NEW.tenant, nextval(''of_instead'')); RETURN NEW; END';
@@ -57,7 +57,7 @@ const DRAWN: [(&str, &str); 16] = [
          CREATE RULE put AS ON INSERT TO inbox DO INSTEAD INSERT INTO items (tenant, id) VALUES (NEW.whose, NEW.id)",
         "inbox_id_seq",
     ),
-    // What a table without the key gives out.
+    // Tables without the key give out these numbers.
     (
         "CREATE TABLE numbers (id bigserial); CREATE FUNCTION by_serial() RETURNS trigger LANGUAGE plpgsql AS
              'BEGIN NEW.code := nextval(pg_get_serial_sequence(''public.numbers'', ''id'')); RETURN NEW; END';
@@ -70,7 +70,7 @@ const DRAWN: [(&str, &str); 16] = [
          CREATE TRIGGER by_row BEFORE INSERT ON items FOR EACH ROW WHEN (NEW.code IS NULL) EXECUTE FUNCTION by_row()",
         "more_numbers_id_seq",
     ),
-    // What a function is told.
+    // These functions get the sequence's name as an argument.
     (
         "CREATE SEQUENCE told_by_default; CREATE FUNCTION next_of(text) RETURNS bigint LANGUAGE plpgsql AS 'BEGIN RETURN nextval($1); END';
          ALTER TABLE items ADD g bigint DEFAULT next_of('told_by_default')",
@@ -91,7 +91,7 @@ const DRAWN: [(&str, &str); 16] = [
          CREATE TRIGGER number_j BEFORE INSERT ON items FOR EACH ROW WHEN (NEW.code IS NULL) EXECUTE FUNCTION number_j('zähler')",
         "zähler",
     ),
-    // In a schema that a setting of the database has, and in one that is quoted.
+    // One sequence is in a schema of the database's search_path, and the other in a schema with a quoted name.
     (
         "CREATE SEQUENCE elsewhere.hidden; CREATE FUNCTION number_k() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN NEW.code := nextval(''hidden''); RETURN NEW; END';
          CREATE TRIGGER number_k BEFORE INSERT ON items FOR EACH ROW WHEN (NEW.code IS NULL) EXECUTE FUNCTION number_k()",
@@ -103,7 +103,7 @@ const DRAWN: [(&str, &str); 16] = [
          CREATE TRIGGER number_l BEFORE INSERT ON items FOR EACH ROW WHEN (NEW.code IS NULL) EXECUTE FUNCTION number_l()",
         "\"Odd one\".\"a\"\"b\"",
     ),
-    // What functions have that clients call, or another relation's trigger.
+    // Functions that clients call, or a trigger of another relation, draw from these.
     (
         "CREATE TABLE registry (n bigserial); CREATE FUNCTION register(text) RETURNS void LANGUAGE plpgsql AS
              'BEGIN INSERT INTO items (tenant, id) VALUES ($1, nextval(''registry_n_seq'')); END'",
@@ -135,7 +135,7 @@ fn whatever_names_it_not_a_sequence_is_raised() {
         on_both(&cluster, statements);
         by_owner(&cluster, 0, &format!("SELECT setval('{sequence}', 70000)"));
     }
-    // Through a view here, a serial there.
+    // On the source a view fills the column, and on the target a serial does.
     by_owner(
         &cluster,
         0,
@@ -149,7 +149,7 @@ fn whatever_names_it_not_a_sequence_is_raised() {
     );
     trust_owner(&cluster);
     let split = plan(&cluster);
-    // A statement that leaves it out writes a number there.
+    // A statement that leaves the column out writes a number to it.
     let found = findings(&split);
     assert!(
         found.len() == 2
@@ -171,8 +171,8 @@ fn whatever_names_it_not_a_sequence_is_raised() {
     split.finish(LIMIT).unwrap();
 }
 
-/// A function that writes to a table may take numbers from it, or keep a journal there: nobody knows. What cannot be raised is
-/// accepted by name; a journal that no number is read back from is nobody's concern.
+/// A function that writes to a table may take numbers from it, or only write a journal there. A sequence that
+/// cannot be raised must be accepted by name. A journal from which no number is read is ignored.
 #[test]
 #[ignore = "make test-all: one that cannot be raised; make test has whatever_names_it_not_a_sequence_is_raised"]
 fn a_sequence_that_may_be_drawn_from_is_accepted_where_it_cannot_be_raised() {

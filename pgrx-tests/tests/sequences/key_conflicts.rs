@@ -1,9 +1,10 @@
-//! Two sources for one key, values that are made of a sequence's numbers, and rows that have numbers which the target is yet to give
-//! out: the check names each before anything moves, and is silent where nothing comes twice.
+//! The check finds two sources for one key, values that are made from a sequence's numbers, and rows with
+//! numbers that the target will still give out. It names each before anything moves, and reports nothing
+//! where no value comes twice.
 
 use shardmaster_tests::cluster::{Cluster, DATABASE};
+use shardmaster_tests::constraints::trust_owner;
 use shardmaster_tests::fixture::{LIMIT, by_owner, by_superusers, cluster, plan};
-use shardmaster_tests::promises::trust_owner;
 use shardmaster_tests::split::Split;
 
 fn on_both(cluster: &Cluster, statements: &str) {
@@ -14,14 +15,14 @@ fn findings(split: &Split<'_>) -> Vec<String> {
     split.findings_with_hints().unwrap()
 }
 
-/// A range of its own for a sequence of each side.
+/// Gives the sequence a range of its own on each side.
 fn set_apart(cluster: &Cluster, sequence: &str) {
     by_owner(cluster, 0, &format!("ALTER SEQUENCE {sequence} MAXVALUE 999999"));
     let there = "MINVALUE 1000000 MAXVALUE 1999999 START 1000000 RESTART 1000000";
     by_owner(cluster, 1, &format!("ALTER SEQUENCE {sequence} {there}"));
 }
 
-/// Keys without the tenant. Of all of them `s` is apart, and `two` is not.
+/// Keys without the tenant. Of their sequences, `s` has a range of its own on each side, and `two` has not.
 const KEYS: &str = "
     CREATE SEQUENCE s; CREATE SEQUENCE two;
     CREATE TABLE by_trigger (tenant text, id bigint DEFAULT nextval('s') PRIMARY KEY);
@@ -107,11 +108,11 @@ fn a_number_that_comes_into_a_key_by_another_way_is_found() {
         let is_it = |text: &&String| text.starts_with(&format!("{KEYS_OF}{begins}")) && text.contains(holds);
         assert_eq!(found.iter().filter(is_it).count(), 1, "{begins}: {found:#?}");
     }
-    // Whether clients call it is not known.
+    // It is not known whether clients call it.
     let by_client = "source: sequences of functions: public.by_client: index by_client_pkey (id): sequences public.two of the source";
     assert!(found.iter().any(|text| text.starts_with(by_client)), "{found:#?}");
     assert_eq!(found.len(), 11, "{found:#?}");
-    // As the hints say.
+    // The hints are followed.
     set_apart(&cluster, "two");
     master.batch_execute("SELECT shard_sequences_spread()").unwrap();
     assert_eq!(findings(&split), [""; 0]);
@@ -166,7 +167,7 @@ fn rows_with_numbers_that_the_target_is_yet_to_give_out_are_found() {
     let ends = "ALTER SEQUENCE public.beside MAXVALUE 4999999 on the target ends it";
     assert!(found.iter().any(|text| text.contains(ends)), "{found:#?}");
     by_owner(&cluster, 1, "ALTER SEQUENCE beside MAXVALUE 4999999");
-    // As it says.
+    // The hint is followed.
     by_owner(
         &cluster,
         1,
@@ -188,7 +189,7 @@ fn rows_with_numbers_that_the_target_is_yet_to_give_out_are_found() {
     split.finish(LIMIT).unwrap();
 }
 
-/// Beside a sequence that each side has a range of its own of, another one fills the column.
+/// A sequence has a range of its own on each side, and another one fills the same column.
 fn beside_one_that_is_apart(cluster: &Cluster) {
     on_both(
         cluster,
@@ -203,8 +204,8 @@ fn beside_one_that_is_apart(cluster: &Cluster) {
     by_owner(cluster, 0, "UPDATE items SET pair = 5000000 + id");
 }
 
-/// What a function draws by the default of its parameter, what a text column holds, names that are put together, counters that go
-/// on, and a key over what the split computes.
+/// The functions draw by the default of a parameter, from names that are put together, and from counters in
+/// tables. A text column is filled, and a key covers a column that the split computes.
 #[test]
 #[ignore = "make test-all: what texts of functions say; make test has a_number_that_comes_into_a_key_by_another_way_is_found"]
 fn what_texts_of_functions_do_is_found() {
@@ -251,7 +252,7 @@ fn what_texts_of_functions_do_is_found() {
         assert_eq!(found.iter().filter(|text| text.contains(says)).count(), 1, "{says}: {found:#?}");
     }
     assert_eq!(found.len(), 7, "{found:#?}");
-    // Names that are put together are in doubt while sequences are left that nothing known draws from, but for those of other keys.
+    // Sequences that nothing known draws from are in doubt if a name is put together, except those of other keys.
     on_both(
         &cluster,
         "CREATE FUNCTION by_name() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN NEW.code := nextval(''seq'' || NEW.tenant); RETURN NEW; END';

@@ -1,37 +1,37 @@
-//! Where values of keys come from: what is followed is raised on the target, and what is not is accepted by name before anything moves.
-//! What fills keys in ordinary schemas is no question.
+//! Where values of keys come from. Sequences that are found are raised on the target, and what is not found
+//! must be accepted by name before anything moves. The check has no remark about keys of ordinary schemas.
 
 use shardmaster_tests::cluster::{Cluster, DATABASE};
+use shardmaster_tests::constraints::trust_owner;
 use shardmaster_tests::fixture::{LIMIT, by_owner, cluster, plan, to_pending};
-use shardmaster_tests::promises::trust_owner;
 use shardmaster_tests::split::Split;
 use std::time::{Duration, Instant};
 
-/// A table with a key, and what gives it values: `%` is the table, `@` a sequence whose name no text has as it is.
+/// A table with a key, and statements that fill it. `%` stands for the table.
 struct Shape {
     table: &'static str,
     made_by: &'static str,
-    is: Is,
+    is: Expected,
 }
 
-enum Is {
-    /// The sequence, which is 70,000 further on the source.
+enum Expected {
+    /// This sequence is raised. It is 70,000 further on the source.
     Raised(&'static str),
-    /// A remark about it, and what it says.
+    /// The check makes a remark with this text.
     Told(&'static str),
 }
 
-use Is::{Raised, Told};
+use Expected::{Raised, Told};
 
-const fn shape(table: &'static str, made_by: &'static str, is: Is) -> Shape {
+const fn shape(table: &'static str, made_by: &'static str, is: Expected) -> Shape {
     Shape { table, made_by, is }
 }
 
 const MADE: &str = "nextval() by a name that is not found";
 const RUN: &str = "runs a text that it builds";
 
-/// What a trigger's function does before it returns the row.
-const BY_TRIGGER: [(&str, &str, &str, Is); 22] = [
+/// Statements of a trigger's function, which come before it returns the row.
+const BY_TRIGGER: [(&str, &str, &str, Expected); 22] = [
     ("t1", "", "EXECUTE format('SELECT max(n) + 1 FROM %I_of', TG_TABLE_NAME) INTO NEW.id;", Told(RUN)),
     (
         "t2",
@@ -132,7 +132,7 @@ const BY_TRIGGER: [(&str, &str, &str, Is); 22] = [
 ];
 
 const OTHERS: [Shape; 21] = [
-    // Clients' functions that hand a number on, to any depth, or write through a view.
+    // Clients' functions, which pass a number on, to any depth, or write through a view.
     shape(
         "o1",
         "CREATE TABLE numbers (id bigserial); CREATE FUNCTION put(t text, i bigint) RETURNS void LANGUAGE sql AS 'INSERT INTO %(tenant, id) VALUES (t, i)';
@@ -165,7 +165,7 @@ const OTHERS: [Shape; 21] = [
              'DECLARE i bigint; BEGIN UPDATE last6 SET n = n + 1 RETURNING n INTO i; INSERT INTO %(tenant, id) VALUES (t, i); END'",
         Told("public.last6 is what functions count by"),
     ),
-    // Other tables, whose triggers and rules write.
+    // Triggers and rules of other tables.
     shape(
         "o7",
         "CREATE TABLE inbox7 (id bigserial, who text); CREATE FUNCTION pass7() RETURNS trigger LANGUAGE plpgsql AS
@@ -246,7 +246,7 @@ const OTHERS: [Shape; 21] = [
          CREATE TRIGGER t BEFORE INSERT ON %_one FOR EACH ROW EXECUTE FUNCTION fill20()",
         Told(MADE),
     ),
-    // Each shard's rows are others, and the key is to hold over all of them.
+    // Each shard has other rows, but the key must be unique over all of them.
     shape(
         "o21",
         "DROP TABLE %; CREATE TABLE % (tenant text, id bigint PRIMARY KEY); CREATE FUNCTION fill21() RETURNS trigger LANGUAGE plpgsql AS
@@ -264,7 +264,7 @@ fn add(cluster: &Cluster, table: &str) {
     cluster.superuser().unwrap().batch_execute(&add).unwrap();
 }
 
-fn shapes() -> Vec<(String, String, Is)> {
+fn shapes() -> Vec<(String, String, Expected)> {
     let by_trigger = BY_TRIGGER.into_iter().map(|(table, first, does, is)| {
         let statements = format!(
             "{first}; CREATE FUNCTION fill_{table}() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN {does} RETURN NEW; END $$;
@@ -273,7 +273,7 @@ fn shapes() -> Vec<(String, String, Is)> {
         (table.to_owned(), statements, is)
     });
     let others = OTHERS.into_iter().map(|Shape { table, made_by, is }| {
-        // What is a place of format() stays.
+        // %I belongs to format() and stays.
         let statements = made_by.replace("%I", "\0").replace('%', table).replace('\0', "%I");
         (table.to_owned(), statements, is)
     });
@@ -338,7 +338,7 @@ fn what_gives_keys_their_values_is_raised_or_told() {
     split.finish(LIMIT).unwrap();
 }
 
-/// As applications have them.
+/// Ordinary schemas of applications.
 const PLAIN: &str = "
     CREATE TABLE a_serial (tenant text, id bigserial, PRIMARY KEY (tenant, id)); CREATE TABLE an_identity (tenant text, id bigint GENERATED ALWAYS AS IDENTITY, PRIMARY KEY (tenant, id));
     CREATE TABLE a_uuid (tenant text, id uuid PRIMARY KEY DEFAULT gen_random_uuid(), at timestamptz NOT NULL DEFAULT now(), updated_at timestamptz, UNIQUE (tenant, at));
@@ -391,7 +391,7 @@ const PLAIN_TABLES: [&str; 10] = [
     "a_number",
 ];
 
-/// And thousands of functions that call each other around in circles, which ends soon.
+/// The schema also has thousands of functions that call each other in circles, and the check still ends soon.
 #[test]
 fn what_ordinary_schemas_have_is_no_remark() {
     let cluster = cluster(&[]);

@@ -1,4 +1,4 @@
-//! Numbers of sequences and identifiers: none is given out twice.
+//! Numbers of sequences and identifiers are never given out twice.
 
 mod advance;
 mod exhaustion;

@@ -1,5 +1,4 @@
-//! Identifiers: none comes twice, whoever makes them and whatever happens to the server
-//! and its clock.
+//! No identifier comes twice, however it is made and whatever happens to the server and its clock.
 
 use postgres::Client;
 use shardmaster_tests::cluster::Cluster;
@@ -51,8 +50,8 @@ fn eight_sessions_and_every_kind_of_restart() {
     assert_eq!(rows, [(77, true)]);
 }
 
-/// What the server reads at its start is what a clock that was set back by an hour while
-/// it was down would leave.
+/// The file that the server reads at its start looks as if the clock had been set back by an hour while the
+/// server was down.
 #[test]
 fn a_clock_that_was_set_back_while_the_server_was_down() {
     let mut cluster = Cluster::servers(0, &[MACHINE]).unwrap();
@@ -65,17 +64,17 @@ fn a_clock_that_was_set_back_while_the_server_was_down() {
     cluster.master.run().unwrap();
     let (state, message) = refusal(&cluster);
     assert!(state == "55000" && message.contains("behind the last identifier"), "{state} {message}");
-    // What cannot be read is not overlooked.
+    // A file that cannot be read is an error.
     cluster.master.stop(Stop::Fast).unwrap();
     std::fs::write(&file, "nonsense").unwrap();
     cluster.master.run().unwrap();
     assert_eq!(refusal(&cluster).0, "58030");
-    // Back in order.
+    // The file is as before.
     cluster.master.stop(Stop::Fast).unwrap();
     std::fs::write(&file, text).unwrap();
     cluster.master.run().unwrap();
     ids(&mut cluster.superuser().unwrap(), 1);
-    // Another epoch would make identifiers again.
+    // With another epoch, identifiers would come twice.
     cluster.master.configure(&["shardmaster.snowflake_epoch = '2023-01-01'"]).unwrap();
     cluster.master.restart(Stop::Fast).unwrap();
     let (state, message) = refusal(&cluster);

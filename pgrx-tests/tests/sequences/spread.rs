@@ -1,4 +1,4 @@
-//! Numbers that two shards must not give out twice: sequences with numbers of their own on each shard.
+//! Sequences have numbers of their own on each shard, so two shards never give out the same number.
 
 use postgres::Client;
 use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE, OWNER};
@@ -20,12 +20,12 @@ const TABLES: &str = "
     CREATE TABLE counted (tenant text, id serial, PRIMARY KEY (tenant, id));
     GRANT ALL ON ALL TABLES IN SCHEMA public TO app; GRANT ALL ON ALL SEQUENCES IN SCHEMA public TO app";
 
-/// The first number of a pool in a block: it goes on by fifties from 1, and keeps a step free.
+/// Returns the first number of a pool in a block. The pool counts by fifties from 1, and leaves one step free.
 fn pool(block: i64) -> i64 {
     block * BLOCK + 50 + (1 - block * BLOCK).rem_euclid(50)
 }
 
-/// Three servers, of which the last one has no tables yet.
+/// Starts three servers. The last one has no tables yet.
 fn cluster() -> Cluster {
     let cluster = Cluster::servers(3, &["fsync = off"]).unwrap();
     for server in [0, 1] {
@@ -47,7 +47,7 @@ fn on(cluster: &Cluster, server: usize) -> Client {
     cluster.servers[server].superuser(DATABASE).unwrap()
 }
 
-/// Rows of every table, with numbers that the sequences give them.
+/// Inserts rows into every table. Their numbers come from the sequences.
 fn insert(cluster: &Cluster, server: usize, tenant: &str, count: i64) {
     let rows = format!(
         "INSERT INTO items (tenant, v) SELECT '{tenant}', i FROM generate_series(1, {count}) i;
@@ -59,7 +59,7 @@ fn insert(cluster: &Cluster, server: usize, tenant: &str, count: i64) {
     client.batch_execute(&rows).unwrap();
 }
 
-/// Shard, sequence, first number, outcome up to its colon.
+/// Returns shard, sequence, first number, and the outcome up to its colon.
 fn spread(cluster: &Cluster, more: &str) -> BTreeSet<(String, String, i64, String)> {
     let query = format!(
         "SELECT shard, sequence, first, split_part(outcome, ':', 1) FROM shard_sequences_spread({more})"
@@ -86,7 +86,7 @@ fn refused(cluster: &Cluster) -> (String, String) {
     (state_of(&error).to_owned(), error.as_db_error().unwrap().message().to_owned())
 }
 
-/// What the sequences of a server are like.
+/// Returns the state of all sequences of a server.
 fn sequences(cluster: &Cluster, server: usize) -> String {
     let query = "SELECT string_agg(s::text, ' ' ORDER BY s::text) FROM pg_sequences s";
     on(cluster, server).query_one(query, &[]).unwrap().get(0)
@@ -95,7 +95,7 @@ fn sequences(cluster: &Cluster, server: usize) -> String {
 #[test]
 fn each_shard_gets_numbers_of_its_own() {
     let mut cluster = cluster();
-    // What cannot be spread is named, and nothing is changed.
+    // A sequence that cannot be spread is named, and nothing is changed.
     let before = [0, 1].map(|server| sequences(&cluster, server));
     by_superuser(
         &cluster,
@@ -132,7 +132,7 @@ fn each_shard_gets_numbers_of_its_own() {
             "ALTER SEQUENCE pool INCREMENT 50 NO MINVALUE NO MAXVALUE",
             "counts down",
         ),
-        // What the numbers come into, where no number of a block would do.
+        // Numbers of a block do not fit where these numbers are used.
         (
             "ALTER TABLE pooled ADD CONSTRAINT small CHECK (id < 1000000)",
             "ALTER TABLE pooled DROP CONSTRAINT small",
@@ -170,7 +170,7 @@ fn each_shard_gets_numbers_of_its_own() {
         }
     }
     assert_eq!([0, 1].map(|server| sequences(&cluster, server)), before);
-    // What takes every number is in nobody's way.
+    // These accept every number and are no obstacle.
     for server in [0, 1] {
         by_owner(
             &cluster,
@@ -181,14 +181,14 @@ fn each_shard_gets_numbers_of_its_own() {
         );
     }
 
-    // What it would do, and what it does; and that a call made again changes nothing.
+    // A dry run reports what the call will do, and a second call changes nothing.
     let both = |outcome: &str| -> BTreeSet<_> {
         lines("shard_a", 1, outcome).into_iter().chain(lines("shard_b", 2, outcome)).collect()
     };
     assert_eq!(spread(&cluster, "dry_run => true"), both("given"));
     by_superusers(&cluster, "ALTER TABLE IF EXISTS pooled DROP more");
     assert_eq!([0, 1].map(|server| sequences(&cluster, server)), before);
-    // Somebody has drawn and not ended yet.
+    // A transaction that has drawn a number is still open.
     let mut drawer = cluster.servers[0].connect(DATABASE, CLIENT).unwrap();
     drawer.batch_execute("BEGIN; SELECT nextval('items_id_seq')").unwrap();
     std::thread::scope(|scope| {
@@ -204,7 +204,7 @@ fn each_shard_gets_numbers_of_its_own() {
     });
     assert_eq!(spread(&cluster, ""), both("kept"));
 
-    // START follows, so that a table that is emptied stays in its block.
+    // START is set as well, so a table that is truncated stays in its block.
     by_owner(&cluster, 1, "TRUNCATE counted, pooled RESTART IDENTITY");
     insert(&cluster, 0, "moves", 2);
     insert(&cluster, 1, "there", 2);
@@ -217,7 +217,8 @@ fn each_shard_gets_numbers_of_its_own() {
     assert_eq!(ids(&mut there, "pooled"), [pool(2), pool(2) + 50]);
     assert_eq!(ids(&mut on(&cluster, 0), "lines"), [BLOCK, BLOCK + 1]);
 
-    // A master that was restored has forgotten its blocks: the shards have not. A number by hand is behind all blocks.
+    // A restored master has lost its blocks, but the shards still have them. A number that was inserted by
+    // hand lies behind all blocks.
     cluster.superuser().unwrap().batch_execute("DELETE FROM shardmaster.number_block").unwrap();
     assert_eq!(spread(&cluster, ""), both("kept"));
     by_owner(&cluster, 0, &format!("INSERT INTO items VALUES ({}, 'moves')", 5 * BLOCK));
@@ -230,8 +231,8 @@ fn each_shard_gets_numbers_of_its_own() {
         known.contains("shard_a 1") && known.contains("shard_b 2") && known.ends_with("shard_c 6"),
         "{known}"
     );
-    // A shard that is restored to before it was spread gets others: what it gave out since is on other shards. So does one that
-    // has forgotten where it was in its block.
+    // A shard that was restored to a point before it was spread gets other blocks, because rows with its
+    // later numbers are on other shards. A shard that has lost its position in the block does too.
     by_owner(
         &cluster,
         1,
@@ -243,12 +244,12 @@ fn each_shard_gets_numbers_of_its_own() {
     }
     let kept = again.iter().filter(|(.., outcome)| outcome == "kept").count();
     assert_eq!(kept, 7, "{again:?}");
-    // One that has come to the end of its block gets another one before it is there.
+    // A sequence that is near the end of its block gets another one.
     let near = 2 * BLOCK - 1000;
     by_owner(&cluster, 0, &format!("SELECT setval('pool', {})", near + (1 - near).rem_euclid(50)));
     let again = spread(&cluster, "");
     assert!(again.contains(&("shard_a".into(), "public.pool".into(), pool(8), "given".into())), "{again:?}");
-    // A shard that is away may have any numbers; and what is no block at all.
+    // A shard that cannot be reached may have any numbers. Numbers that are no block are refused, too.
     let mut master = cluster.superuser().unwrap();
     let calls = [
         ("block => 10", "22023"),
@@ -267,7 +268,7 @@ fn each_shard_gets_numbers_of_its_own() {
     assert!(state.starts_with("08") && message.contains("shard_c"), "{state} {message}");
 }
 
-/// Two shards in one database that draw from one sequence give out no number twice.
+/// Two shards in one database draw from one sequence, and no number comes twice.
 #[test]
 fn a_sequence_that_shards_share_stays_one() {
     let cluster = Cluster::namespaces(2, &["fsync = off"]).unwrap();
@@ -296,7 +297,7 @@ fn a_sequence_that_shards_share_stays_one() {
     assert!(split.findings().unwrap().is_empty(), "{:?}", split.findings());
 }
 
-/// What the check says of keys without the shard-by column, as "+ detail" or "- detail".
+/// Returns the check's rows about keys without the shard-by column, as "+ detail" or "- detail".
 fn said(split: &Split<'_>) -> Vec<String> {
     let query = "SELECT CASE WHEN ok THEN '+ ' ELSE '- ' END || detail FROM shard_split_check($1, true)
                   WHERE check_name = 'unique keys without the shard-by column'";
@@ -308,7 +309,7 @@ fn has(all: &[String], text: &str) {
     assert!(all.iter().any(|line| line.contains(text)), "{text}\n{}", all.join("\n"));
 }
 
-/// The commonest schema there is: both shards draw the same numbers.
+/// In the commonest schema of all, both shards draw the same numbers.
 #[test]
 #[ignore = "make test-all: the check before it; make test has each_shard_gets_numbers_of_its_own"]
 fn a_key_without_the_tenant_is_refused_until_its_sequences_are_spread() {
@@ -351,10 +352,10 @@ fn a_key_without_the_tenant_is_refused_until_its_sequences_are_spread() {
     has(&well, "+ public.items: index items_pkey (id): none of the 2503 values that move is on the target");
     assert!(split.findings().unwrap().is_empty(), "{:?}", split.findings());
 
-    // There and back: no sequence leaves its block, and no number comes twice.
+    // The tenant moves there and back. No sequence leaves its block, and no number comes twice.
     split.call("resume").unwrap();
     split.run(|_| ()).unwrap();
-    // A number that is given out already is told beside the rows that are compared, and nobody is kept from a finish.
+    // A number that was already given out is reported with the comparison of rows, and does not prevent a finish.
     let compared = |split: &Split<'_>| -> Vec<String> {
         split.call("verify").unwrap();
         let query = "SELECT table_name || ' ' || status || coalesce(' ' || what, '') FROM shard_split_verification($1)";
@@ -391,7 +392,7 @@ fn a_key_without_the_tenant_is_refused_until_its_sequences_are_spread() {
         }
     }
     assert_eq!(ids.len(), count);
-    // One that was set back, as a restore does, is told by the rows.
+    // The rows show that a sequence was reset, as a restore does.
     by_owner(&cluster, 0, "ALTER SEQUENCE items_id_seq RESTART");
     let again = Split::plan(&cluster, "shard_b", "shard_a", &["there"]).unwrap();
     has(&said(&again), "- column \"id\": a row on shard \"shard_a\" has 10995116");
@@ -399,7 +400,7 @@ fn a_key_without_the_tenant_is_refused_until_its_sequences_are_spread() {
     assert!(again.findings().unwrap().is_empty(), "{:?}", again.findings());
 }
 
-/// Of each key it is said how its values come, and whether they are on the target.
+/// The check reports for each key where its values come from, and whether the target has them already.
 #[test]
 #[ignore = "make test-all: values of the application; make test has each_shard_gets_numbers_of_its_own"]
 fn values_of_the_application_are_tried_against_the_target() {
@@ -471,7 +472,7 @@ fn values_of_the_application_are_tried_against_the_target() {
         &said(&split),
         "- public.people: index of_word (tenant, word): value (moves, w) of the moving keys collides with a row of key \"Moves\"",
     );
-    // What another split takes away is waited for.
+    // If another split moves the row away, this split waits for it.
     let other = Split::plan_by(
         &cluster,
         "SELECT shard_split_plan('shard_b', 'shard_a', '{there}', keyspace => 'people')",
@@ -485,7 +486,8 @@ fn values_of_the_application_are_tried_against_the_target() {
     let _ = other;
 }
 
-/// A shard that is made like one that is spread gets numbers of its own with its tables, and a block is no difference.
+/// A shard whose schema is copied from a spread shard gets its own block with the tables, and a block is no
+/// difference.
 #[test]
 #[ignore = "make test-all: a copied schema; make test has each_shard_gets_numbers_of_its_own"]
 fn a_copied_schema_gets_a_block_of_its_own() {
@@ -527,7 +529,8 @@ fn a_copied_schema_gets_a_block_of_its_own() {
     assert_eq!(spread(&cluster, ""), all);
 }
 
-/// Two sequences of one column, and some that somebody has set apart: their numbers meet in one key, maybe. Each has a block of its own.
+/// Two sequences fill one column, and some were set apart by hand. Their numbers may meet in one key, so each
+/// gets a block of its own.
 #[test]
 #[ignore = "make test-all: sequences of one column; make test has each_shard_gets_numbers_of_its_own"]
 fn what_is_apart_on_a_shard_stays_apart() {
@@ -564,7 +567,7 @@ fn what_is_apart_on_a_shard_stays_apart() {
     );
 }
 
-/// RESTART says to the sequence alone where it begins.
+/// RESTART alone sets where the sequence begins.
 #[test]
 #[ignore = "make test-all: sequences that take turns; make test has each_shard_gets_numbers_of_its_own"]
 fn sequences_that_take_turns_are_apart_before_they_are_drawn_from() {
@@ -586,7 +589,7 @@ fn sequences_that_take_turns_are_apart_before_they_are_drawn_from() {
     by_owner(&cluster, 1, "ALTER SEQUENCE items_id_seq RESTART 1005");
     let found = met();
     assert!(found.iter().any(|text| text.contains("may both give out 1005")), "{found:?}");
-    // Set apart by setval() alone they come to the same numbers one day.
+    // If only setval() sets them apart, they reach the same numbers one day.
     by_owner(&cluster, 0, "ALTER SEQUENCE items_id_seq INCREMENT BY 1");
     by_owner(
         &cluster,
@@ -598,7 +601,7 @@ fn sequences_that_take_turns_are_apart_before_they_are_drawn_from() {
     for server in [0, 1] {
         by_owner(&cluster, server, "ALTER SEQUENCE items_id_seq INCREMENT BY 2");
     }
-    // A table that is emptied begins anew with START, which was 1 on both.
+    // A table that is truncated begins with START again, which was 1 on both sides.
     by_owner(&cluster, 0, "ALTER SEQUENCE items_id_seq RESTART 1001");
     by_owner(&cluster, 1, "ALTER SEQUENCE items_id_seq RESTART 1002");
     let notes = || {
@@ -619,7 +622,7 @@ fn sequences_that_take_turns_are_apart_before_they_are_drawn_from() {
     );
     by_owner(&cluster, 1, "ALTER SEQUENCE items_id_seq START 2");
     assert_eq!(notes(), (0, "shard_a kept, shard_b kept".to_owned()));
-    // What comes while it copies is found before the cutover.
+    // Changes during the copy are found before the cutover.
     by_owner(&cluster, 1, "TRUNCATE lines, items, pooled, counted");
     spread(&cluster, "");
     assert_eq!(notes(), (0, "shard_a kept, shard_b kept".to_owned()));

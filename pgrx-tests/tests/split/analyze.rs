@@ -1,4 +1,4 @@
-//! Statistics of the target's tables, when its clients come.
+//! The target's tables have statistics when its clients arrive.
 
 use shardmaster_tests::cluster::{Cluster, DATABASE};
 use shardmaster_tests::fixture::{LIMIT, by_superuser, cluster_of, plan, source};
@@ -11,7 +11,7 @@ const TABLES: &str = "
     CREATE TABLE big (tenant text, id int, val text, PRIMARY KEY (tenant, id));
     CREATE TABLE held (tenant text, id int, PRIMARY KEY (tenant, id))";
 
-/// Tables that have statistics on the target.
+/// Returns the tables that have statistics on the target.
 fn analyzed(cluster: &Cluster) -> String {
     let query = "SELECT string_agg(DISTINCT tablename::text, ' ') FROM pg_stats WHERE schemaname = 'public'";
     let mut target = cluster.servers[1].superuser(DATABASE).unwrap();
@@ -25,7 +25,7 @@ fn the_target_has_statistics_before_its_clients_come() {
                 INSERT INTO held SELECT 'moves', i FROM generate_series(0, 199) i;
                 INSERT INTO big SELECT 'moves', i, repeat('x', 100) FROM generate_series(1, 100) i";
     source(&cluster).batch_execute(fill).unwrap();
-    // Of this one a hundredth is new.
+    // About a hundredth of this table is new.
     by_superuser(
         &cluster,
         1,
@@ -38,7 +38,7 @@ fn the_target_has_statistics_before_its_clients_come() {
     master
         .batch_execute("SELECT shard_table_add(t, 'tenant', key_type => 'text') FROM unnest('{days,big,held}'::text[]) t")
         .unwrap();
-    // Somebody keeps one of them from it: the cutover does not wait, and the history says so.
+    // A lock keeps one of the tables from being analyzed. The cutover does not wait, and the history reports it.
     let split = plan(&cluster);
     split.call("start_dual_write").unwrap();
     split.wait("dual_write", LIMIT).unwrap();

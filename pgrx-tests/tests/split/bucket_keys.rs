@@ -1,5 +1,5 @@
-//! Rows of buckets from a source that hashes slowly: found by their keys or by the predicate, they
-//! are those that shard_for() says, whatever the keys are of.
+//! Rows of buckets on a source that hashes slowly are found by their keys or by the predicate. Both find the
+//! rows that shard_for() gives, whatever the type of the keys.
 
 use postgres::Client;
 use shardmaster_client::shard_for;
@@ -7,16 +7,16 @@ use shardmaster_tests::cluster::{Cluster, MOVER, OWNER};
 use shardmaster_tests::env::is_long_run;
 use shardmaster_tests::fixture::LIMIT;
 use shardmaster_tests::split::Split;
-use shardmaster_tests::zoo::drive::{self, Place};
+use shardmaster_tests::zoo::driver::{self, ShardDatabase};
 use std::num::NonZeroU32;
 
-/// Buckets that move, of 64.
+/// Of 64 buckets, these move.
 const PLAN: &str = "SELECT shard_split_plan($source, 'shard_b', array_agg(b::text), keyspace => $keyspace) FROM generate_series(0, 20) b";
 const TEXT: &str = "CASE g % 17 WHEN 0 THEN NULL WHEN 1 THEN '' WHEN 2 THEN 'NULL' WHEN 3 THEN E'\\t\\n\\\\' WHEN 4 THEN E'\\\\N' WHEN 5 THEN '{a,\"b}'
                          WHEN 6 THEN 'é' WHEN 7 THEN 'a ' WHEN 8 THEN 'a' WHEN 9 THEN E'o''clock' ELSE 'tenant-' || g % 300 END";
 const LONG: &str = "CASE WHEN g % 2 = 0 THEN repeat('tenant', 1000) || g ELSE 'T-ü𝄞' || g END";
 
-/// A table by the type of its key, with so many rows.
+/// A table with a key of a type, and its number of rows.
 struct Keys {
     table: &'static str,
     key: &'static str,
@@ -40,12 +40,12 @@ const NUMBERS: &[Keys] = &[
         true,
     ),
     keys("named_number", "number_of_mine", "g % 500", false),
-    // Each row has another: chunks of as many as are taken at once.
+    // Each row has another key, so chunks have as many keys as are read at once.
     Keys { table: "many", key: "bigint", value: "g * 7000000001", rows: 250_000, by_keys: true },
 ];
 const TEXTS: &[Keys] = &[
     keys("plain", "text", TEXT, true),
-    // Compressed, so that few blocks have more bytes of keys than are taken at once.
+    // The values are compressed, so few blocks have more bytes of keys than are read at once.
     keys("long", "text", LONG, true),
     keys("varying", "character varying", TEXT, true),
     keys("short", "character varying(12)", TEXT, true),
@@ -56,7 +56,7 @@ const UUIDS: &[Keys] = &[keys("ids", "uuid", "nullif(md5((g % 2000)::text), md5(
 const LATIN: &[Keys] = &[keys("latin", "text", TEXT, false)];
 
 impl Keys {
-    /// On the target the columns have another order; on the source one was dropped.
+    /// Creates the table. On the target the columns have another order, and on the source one was dropped.
     fn create(&self, sessions: &mut [Client; 2]) {
         let Keys { table, key, value, rows, .. } = self;
         let [source, target] = sessions;
@@ -73,7 +73,7 @@ impl Keys {
             .unwrap();
     }
 
-    /// By their number.
+    /// Returns the rows by their number.
     fn rows(&self, session: &mut Client) -> Vec<Row> {
         let query = format!("SELECT id, tenant::text, filler FROM {} ORDER BY id", self.table);
         let rows = session.query(&query, &[]).unwrap();
@@ -83,7 +83,7 @@ impl Keys {
 
 type Row = (i32, Option<String>, Option<String>);
 
-/// Whether a row is of a bucket that moves.
+/// Returns whether the row is in a bucket that moves.
 fn moves_by(of: &str, (_, key, _): &Row) -> bool {
     let count = NonZeroU32::new(64).unwrap();
     let bucket = |key: &str| match of {
@@ -94,13 +94,14 @@ fn moves_by(of: &str, (_, key, _): &Row) -> bool {
     key.as_deref().is_some_and(|key| bucket(key) <= 20)
 }
 
-/// Copies the tables of a keyspace, and once more with the extension on the source, which hashes then by itself.
-fn moves(cluster: &Cluster, from: &Place, keyspace: &str, of: &str, tables: &[Keys]) {
-    let to = Place::of(cluster, 1);
+/// Copies the tables of a keyspace, and copies them again with the extension on the source, which then hashes
+/// natively.
+fn moves(cluster: &Cluster, from: &ShardDatabase, keyspace: &str, of: &str, tables: &[Keys]) {
+    let to = ShardDatabase::of(cluster, 1);
     let mut sessions = [from, &to].map(|place| {
         let mut session = place.session(cluster).unwrap();
         let types = "CREATE DOMAIN number_of_mine AS bigint; CREATE DOMAIN text_of_mine AS text";
-        // Other keyspaces have made them.
+        // They exist already if another keyspace came before.
         let _ = session.batch_execute(types);
         session.batch_execute(&format!("SET ROLE {OWNER}")).unwrap();
         session
@@ -120,7 +121,7 @@ fn moves(cluster: &Cluster, from: &Place, keyspace: &str, of: &str, tables: &[Ke
     let plan = plan.replace("$keyspace", &format!("'{keyspace}'"));
     let copied = |sessions: &mut [Client; 2]| -> Vec<Vec<Row>> {
         let split = Split::plan_by(cluster, &plan).unwrap();
-        // The target's columns are in another order.
+        // The target's columns are in another order, which is a remark.
         split.accept_remarks().unwrap();
         assert_eq!(split.findings().unwrap(), Vec::<String>::new(), "{keyspace}");
         split.call("start_dual_write").unwrap();
@@ -175,11 +176,11 @@ fn asks_for_keys(log: &str, table: &str) -> bool {
 
 #[test]
 fn rows_of_buckets_are_those_of_the_predicate() {
-    let cluster = drive::cluster().unwrap();
-    let source = Place::of(&cluster, 0);
+    let cluster = driver::cluster().unwrap();
+    let source = ShardDatabase::of(&cluster, 0);
     let mut admin = cluster.servers[0].superuser("postgres").unwrap();
     admin.batch_execute(&format!("ALTER ROLE {MOVER} SET log_statement = 'all'")).unwrap();
-    let latin = Place::create(&cluster, 0, "LATIN1").unwrap();
+    let latin = ShardDatabase::create(&cluster, 0, "LATIN1").unwrap();
     moves(&cluster, &source, "texts", "text", TEXTS);
     if !is_long_run() {
         return;

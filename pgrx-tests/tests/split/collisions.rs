@@ -1,4 +1,4 @@
-//! Rows that are in the way on the target: whose they are, and what a split waits for.
+//! Rows on the target that collide with moving rows: whose they are, and what a split waits for.
 
 use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE, OWNER};
 use shardmaster_tests::split::Split;
@@ -8,8 +8,8 @@ use std::time::Duration;
 const LIMIT: Duration = Duration::from_secs(180);
 const COLUMNS: &str = "tenant bigint, id int, \"Mail\" text, n int, PRIMARY KEY (tenant, id)";
 
-/// Key 1 is on the first shard, and a row of key 9 on the second, with the same mail; each
-/// has an index by which there may be only one of them.
+/// Key 1 is on the first shard, and a row of key 9 on the second has the same mail. An index on each shard
+/// allows only one of the two.
 fn cluster(index: &str, mail: &str) -> Cluster {
     let cluster = Cluster::servers(3, &["fsync = off", "shardmaster.watch_interval = 0"]).unwrap();
     let rows = |tenant: i32| format!("INSERT INTO items VALUES ({tenant}, 1, {mail}, 7)");
@@ -35,7 +35,7 @@ fn copy(split: &Split<'_>) {
     split.call("run_backfill").unwrap();
 }
 
-/// What comes on the target between the check, which would have refused the split, and the copy.
+/// Executes statements on the target between the check, which would have refused the split, and the copy.
 fn copy_after(cluster: &Cluster, split: &Split<'_>, statements: &str) {
     split.call("start_dual_write").unwrap();
     split.wait("dual_write", LIMIT).unwrap();
@@ -60,7 +60,7 @@ fn count(cluster: &Cluster, server: usize, tenant: i64) -> i64 {
     session.query_one("SELECT count(*) FROM items WHERE tenant = $1", &[&tenant]).unwrap().get(0)
 }
 
-/// Another split takes the row away: this one waits for it, and then goes on by itself.
+/// Another split moves the row away. This split waits for it and then continues automatically.
 fn waits_for_the_other_split(index: &str, mail: &str, said: &str) {
     let cluster = cluster(index, mail);
     let other = plan(&cluster, "shard_b", "shard_c", "9");
@@ -78,8 +78,9 @@ fn a_row_of_another_moving_split_is_waited_for() {
     waits_for_the_other_split("\"Mail\", n", "'it''s'", "key \"9\": a row of it on shard \"shard_b\"");
 }
 
-/// An index of some rows only: the DETAIL fits a row that is not in it, of a key that another
-/// split keeps. Neither is named, and the other split is not waited for by its key.
+/// The index has only some of the rows. The DETAIL fits a row of another key that is not in the index, and
+/// also one of a key that another split keeps. Neither is named, and the other split is not waited for
+/// because of its key.
 #[test]
 #[ignore = "make test-all: a partial index; make test has a_row_of_another_moving_split_is_waited_for"]
 fn a_row_that_is_not_in_the_index_is_not_in_the_way() {
@@ -92,7 +93,7 @@ fn a_row_that_is_not_in_the_index_is_not_in_the_way() {
     assert!(error.contains("collides with a row whose key is not known"), "{error}");
 }
 
-/// Two keys change places, and each is in the other's way: one of them is told to its operator.
+/// Two keys change places, and each blocks the other. One of the splits fails with an error for its operator.
 #[test]
 #[ignore = "make test-all: two splits; make test has a_row_of_another_moving_split_is_waited_for"]
 fn two_splits_do_not_wait_for_each_other() {
@@ -111,7 +112,7 @@ fn two_splits_do_not_wait_for_each_other() {
     assert!(told.contains("a row of the moving keys collides with a row of key"), "{told}");
 }
 
-/// The same for three, each in the way of the next.
+/// Three keys change places, and each blocks the next.
 #[test]
 #[ignore = "make test-all: three splits; make test has a_row_of_another_moving_split_is_waited_for"]
 fn a_ring_of_splits_does_not_wait_for_itself() {
@@ -141,7 +142,7 @@ fn a_ring_of_splits_does_not_wait_for_itself() {
     assert!(hint.contains("or move the other row"), "{hint}");
 }
 
-/// Behind the fence nobody asks whose row it is: writers wait. The next step does.
+/// Behind the fence writers wait, so the split does not find out whose row it is. The next step does.
 #[test]
 #[ignore = "make test-all: the fence; make test has a_row_of_another_moving_split_is_waited_for"]
 fn a_row_that_comes_in_the_way_within_the_fence_gives_the_cutover_up() {
@@ -156,7 +157,7 @@ fn a_row_that_comes_in_the_way_within_the_fence_gives_the_cutover_up() {
     there.batch_execute("UPDATE items SET \"Mail\" = 'm' WHERE tenant = 9").unwrap();
     let mut writer = cluster.servers[0].connect(DATABASE, CLIENT).unwrap();
     writer.batch_execute("UPDATE items SET \"Mail\" = 'm' WHERE tenant = 1").unwrap();
-    // The last window looks at it; the next step does not yet.
+    // The last window meets the row. The next step is held, so it has not looked at the row yet.
     cluster.hold("step_begin").unwrap();
     let error = split.wait("completed", LIMIT).unwrap_err();
     assert_eq!(error.sqlstate(), Some("55P03"), "{error}");
@@ -192,14 +193,14 @@ fn a_row_behind_an_expression_is_waited_for() {
     waits_for_the_other_split("lower(\"Mail\")", "'It''s'", "rows of table public.items: one of them may be");
 }
 
-/// The DETAIL separates values by what may stand in them.
+/// The DETAIL separates values with characters that may be part of them.
 #[test]
 #[ignore = "make test-all: values with separators; make test has a_row_of_another_moving_split_is_waited_for"]
 fn a_row_of_values_that_cannot_be_told_apart_is_waited_for() {
     waits_for_the_other_split("\"Mail\", n", "'a, b'", "rows of table public.items: one of them may be");
 }
 
-/// Nobody takes the row away: an operator has to.
+/// No split moves the row away, so an operator has to.
 #[test]
 #[ignore = "make test-all: another row that cannot be named; make test has a_row_without_a_key_is_called_so"]
 fn a_row_that_cannot_be_told_is_not_called_another_key_s() {
@@ -212,7 +213,7 @@ fn a_row_that_cannot_be_told_is_not_called_another_key_s() {
     assert_eq!(error.sqlstate(), Some("23505"), "{error}");
     let error = error.to_string();
     assert!(error.contains("collides with a row whose key is not known on shard \"shard_b\""), "{error}");
-    // What was planned since on that shard is waited for, when it is resumed.
+    // After the resume, the split waits for one that was planned on that shard meanwhile.
     let other = plan(&cluster, "shard_b", "shard_c", "9");
     split.call("resume").unwrap();
     wait_for(&split, &format!("split {}, which moves rows of table public.items", other.id));

@@ -1,4 +1,4 @@
-//! Comparisons beside what else goes on: a cutover, other splits.
+//! Comparisons that run beside a cutover or other splits.
 
 use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE};
 use shardmaster_tests::fixture::{LIMIT, as_worker, cluster, cluster_of, completed, plan, to_pending};
@@ -7,8 +7,8 @@ use shardmaster_tests::verification::{outcome, passed, verify};
 use shardmaster_tests::wait;
 use std::time::{Duration, Instant};
 
-/// One that the cutover has overtaken goes on behind it, where rows that only the target has are
-/// its clients'.
+/// A comparison that the cutover has overtaken continues after it. Rows that only the target has then belong
+/// to its clients.
 #[test]
 fn a_verification_that_the_cutover_has_overtaken_goes_on() {
     let cluster = cluster_of(
@@ -29,8 +29,8 @@ fn a_verification_that_the_cutover_has_overtaken_goes_on() {
     assert_eq!(outcome(&split), passed(300));
 }
 
-/// Completed splits are looked after by one worker beside the others: a comparison, which may take
-/// hours, is none of its work, so that a source which loses its fence is fenced again meanwhile.
+/// One worker watches all completed splits. A comparison, which may take hours, is not part of its work, so a
+/// source that loses its fence meanwhile is fenced again.
 #[test]
 #[ignore = "make test-all: other splits; make test has a_verification_that_the_cutover_has_overtaken_goes_on"]
 fn a_verification_keeps_no_other_split_from_being_watched() {
@@ -41,7 +41,7 @@ fn a_verification_keeps_no_other_split_from_being_watched() {
         split.call("cutover").unwrap();
         split.wait("completed", LIMIT).unwrap();
     }
-    // The comparison waits for as long as somebody has the table.
+    // The comparison waits as long as a session has the table locked.
     let mut holder = cluster.servers[1].superuser(DATABASE).unwrap();
     holder.batch_execute("BEGIN; LOCK TABLE items").unwrap();
     splits[0].call("verify").unwrap();
@@ -64,8 +64,8 @@ fn a_verification_keeps_no_other_split_from_being_watched() {
     assert_eq!(outcome(&splits[0])[0].status, "passed");
 }
 
-/// What was compared before the cutover has not been since: a finish that would be refused leaves
-/// the reverse split.
+/// A comparison before the cutover does not cover what came later. If the finish would be refused, the
+/// reverse split stays.
 #[test]
 fn what_was_compared_before_the_cutover_is_compared_again_before_a_finish() {
     let cluster = cluster_of(
@@ -91,7 +91,7 @@ fn what_was_compared_before_the_cutover_is_compared_again_before_a_finish() {
     split.call("reverse").unwrap();
 }
 
-/// Both servers have other work than to be compared.
+/// Both servers have other work besides the comparison.
 #[test]
 #[ignore = "make test-all: a rate; make test has a_verification_that_the_cutover_has_overtaken_goes_on"]
 fn a_verification_keeps_to_its_rate_before_the_cutover() {
@@ -116,7 +116,7 @@ fn lose(cluster: &Cluster, split: &Split<'_>) {
         .unwrap();
 }
 
-/// A cutover that was asked for before, and is to come later.
+/// The cutover was requested before, and comes later.
 #[test]
 fn what_differs_by_the_time_of_a_cutover_is_not_cut_over() {
     let cluster = cluster_of(
@@ -138,7 +138,7 @@ fn what_differs_by_the_time_of_a_cutover_is_not_cut_over() {
     split.wait("completed", LIMIT).unwrap();
 }
 
-/// Rows that are known to be missing are not read there.
+/// Readers do not use the target for rows that are known to be missing there.
 #[test]
 #[ignore = "make test-all: readers; make test has what_differs_by_the_time_of_a_cutover_is_not_cut_over"]
 fn readers_leave_a_target_whose_rows_are_found_to_differ() {
@@ -161,7 +161,7 @@ fn readers_leave_a_target_whose_rows_are_found_to_differ() {
     assert_eq!(read(), "shard_a");
 }
 
-/// Clients change so many rows while a slice is compared that the log cannot tell which.
+/// Clients change so many rows while a slice is compared that the log cannot list them.
 #[test]
 #[ignore = "make test-all: changes meanwhile; make test has what_was_found_to_differ_is_not_finished_once_the_log_is_full"]
 fn rows_that_change_past_the_log_while_they_are_compared_do_not_differ() {
@@ -193,7 +193,7 @@ fn rows_that_change_past_the_log_while_they_are_compared_do_not_differ() {
     assert_eq!(said, ("failed", 0), "{told:?}");
 }
 
-/// To ask once more is not to have compared.
+/// A second request is not yet a comparison.
 #[test]
 #[ignore = "make test-all: a second question; make test has what_differs_by_the_time_of_a_cutover_is_not_cut_over"]
 fn what_differs_is_known_until_a_comparison_has_passed() {
@@ -219,8 +219,8 @@ fn what_differs_is_known_until_a_comparison_has_passed() {
     split.wait("completed", LIMIT).unwrap();
 }
 
-/// What was found is not forgotten with the log by which it was: a finish that goes by keys would
-/// delete the only row that is right.
+/// Differences are remembered even if the log in which they were found is full. A finish by keys would delete
+/// the only correct row.
 #[test]
 fn what_was_found_to_differ_is_not_finished_once_the_log_is_full() {
     let cluster = cluster_of(

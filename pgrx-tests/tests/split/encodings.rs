@@ -1,12 +1,12 @@
-//! Databases of each encoding: what arrives as it was, and what is refused.
+//! Databases of each encoding: which texts arrive unchanged, and which are refused.
 
 use shardmaster_tests::cluster::Cluster;
 use shardmaster_tests::env::is_long_run;
 use shardmaster_tests::split::Split;
 use shardmaster_tests::zoo::Case;
-use shardmaster_tests::zoo::drive::{self, Drive, Place};
+use shardmaster_tests::zoo::driver::{self, Driver, ShardDatabase};
 
-/// Rows with every character of an encoding that has more than one byte, or a high one.
+/// Returns a table whose rows have every character of an encoding that has more than one byte or a high one.
 fn letters(table: &str, encoding: &str, target: &str) -> Case {
     let mut case = Case::table(
         table,
@@ -18,7 +18,7 @@ fn letters(table: &str, encoding: &str, target: &str) -> Case {
         }
         _ => "SELECT set_byte('\\xa0', 0, i) FROM generate_series(160, 255) i",
     };
-    // Those that the target's encoding has.
+    // Only characters that the target's encoding has are inserted.
     case.fill = vec![format!(
         "CREATE FUNCTION {{t}}_of(b bytea) RETURNS text LANGUAGE plpgsql AS $f$ BEGIN
              RETURN CASE WHEN convert(b, '{encoding}', '{target}') IS NOT NULL AND convert_from(b, '{encoding}') IS NOT NULL THEN encode(b, 'escape') END; EXCEPTION WHEN others THEN RETURN NULL; END $f$;
@@ -36,15 +36,15 @@ fn letters(table: &str, encoding: &str, target: &str) -> Case {
 
 #[test]
 fn encodings() {
-    let cluster = drive::cluster().unwrap();
+    let cluster = driver::cluster().unwrap();
     let mut master = cluster.superuser().unwrap();
     let all = ["LATIN1", "EUC_JP", "EUC_KR", "EUC_TW", "EUC_JIS_2004", "SQL_ASCII"];
-    let places: Vec<[Place; 2]> = all
+    let places: Vec<[ShardDatabase; 2]> = all
         .iter()
-        .map(|encoding| [0, 1].map(|server| Place::create(&cluster, server, encoding).unwrap()))
+        .map(|encoding| [0, 1].map(|server| ShardDatabase::create(&cluster, server, encoding).unwrap()))
         .collect();
     let [latin, japanese, korean, taiwanese, jis, ascii] = places.try_into().unwrap();
-    let utf = [0, 1].map(|server| Place::of(&cluster, server));
+    let utf = [0, 1].map(|server| ShardDatabase::of(&cluster, server));
     let pairs = [
         ("latin", &latin[0], &latin[1], true),
         ("japanese", &japanese[0], &japanese[1], true),
@@ -64,7 +64,7 @@ fn encodings() {
         ("ascii_utf", &ascii[0], &utf[1], false),
         ("utf_ascii", &utf[0], &ascii[1], false),
     ];
-    // One of each kind: within an encoding, to and from UTF-8, refused, and none at all.
+    // One pair of each kind: within an encoding, to and from UTF-8, refused, and without any encoding.
     let chosen = ["latin", "latin_utf", "utf_korean", "utf_jis", "ascii", "ascii_utf", "utf_ascii"];
     for (name, source, target, moves) in pairs {
         if !is_long_run() && !chosen.contains(&name) {
@@ -73,7 +73,7 @@ fn encodings() {
         master
             .batch_execute(&format!("SELECT shard_keyspace_add('{name}', 'directory', key_type => 'text')"))
             .unwrap();
-        let drive = Drive {
+        let drive = Driver {
             cluster: &cluster,
             keyspace: name,
             source: source.clone(),
@@ -82,7 +82,7 @@ fn encodings() {
         };
         let mut case = letters(&format!("{name}_letters"), &source.encoding, &target.encoding);
         if source.encoding == "SQL_ASCII" {
-            // Bytes that are no text in any encoding.
+            // These bytes are not text in any encoding.
             case.fill = vec![
                 "INSERT INTO {t} SELECT tenant, i, E'\\xff\\xc3' || i, E'\\xe9', E'k\\xe9' || i FROM unnest('{moves,stays}'::text[]) tenant, generate_series(1, 30) i".into(),
             ];
@@ -95,7 +95,7 @@ fn encodings() {
         let cases = [case];
         let split = drive.plan(&cases, None).unwrap();
         if moves {
-            drive.run(&split, &cases, drive::MOVES).map_err(|e| e.context(name)).unwrap();
+            drive.run(&split, &cases, driver::MOVES).map_err(|e| e.context(name)).unwrap();
         } else {
             let found = split.findings().unwrap();
             assert!(found.iter().any(|finding| finding.starts_with("encodings: ")), "{name}: {found:#?}");
@@ -105,8 +105,8 @@ fn encodings() {
     an_encoding_that_is_none_of_utf(&cluster);
 }
 
-/// A server converts between this one and UTF-8 in neither direction: nobody can say there
-/// what the mover's sessions say.
+/// The server converts between this encoding and UTF-8 in neither direction, so it cannot read the statements
+/// of the mover's sessions.
 fn an_encoding_that_is_none_of_utf(cluster: &Cluster) {
     let mut admin = cluster.servers[1].superuser("postgres").unwrap();
     admin
@@ -132,8 +132,8 @@ fn an_encoding_that_is_none_of_utf(cluster: &Cluster) {
     assert!(found.iter().any(refused), "{found:#?}");
 }
 
-/// Where the order or the hash of texts is not that of UTF-8.
-fn texts_of_other_encodings(cluster: &Cluster, japanese: &[Place; 2], ascii: &[Place; 2]) {
+/// The order or the hash of texts in these encodings is not that of UTF-8.
+fn texts_of_other_encodings(cluster: &Cluster, japanese: &[ShardDatabase; 2], ascii: &[ShardDatabase; 2]) {
     let mut master = cluster.superuser().unwrap();
     let wrong = [
         ("range", japanese),
@@ -174,7 +174,7 @@ fn texts_of_other_encodings(cluster: &Cluster, japanese: &[Place; 2], ascii: &[P
                 format!("SELECT shard_split_plan('{source}', '{target}', '{{é}}', keyspace => '{name}')")
             }
         };
-        let drive = Drive {
+        let drive = Driver {
             cluster,
             keyspace: &name,
             source: places[0].clone(),

@@ -1,4 +1,4 @@
-//! Splits under load: everything a writer can do, on servers and inside the master.
+//! Splits under load, with everything that a writer can do, on servers and inside the master.
 
 use shardmaster_tests::cluster::{Cluster, DATABASE, MOVER, OWNER};
 use shardmaster_tests::fixture::{self, load};
@@ -13,8 +13,7 @@ fn hard_options() -> Options {
     load(Sharding::Directory(vec![0; 8]))
 }
 
-/// One split from plan to finish, with writes before and after. The guard of the
-/// old shard stays.
+/// Runs one split from plan to finish, with writes before and after. The guard of the old shard stays.
 fn split<'a>(
     cluster: &'a Cluster,
     workload: &Workload,
@@ -37,7 +36,7 @@ fn forth_and_back(cluster: &Cluster) {
     let moving: Vec<String> = workload.options().moving_names().into_iter().map(str::to_owned).collect();
     let moving: Vec<&str> = moving.iter().map(String::as_str).collect();
     split(cluster, &workload, "shard_a", "shard_b", &moving);
-    // The keys come back to a shard that still has the guard of the first split.
+    // The keys return to a shard that still has the guard of the first split.
     split(cluster, &workload, "shard_b", "shard_a", &moving[..2]);
     workload.stop().unwrap();
     let report = workload.report(cluster).unwrap();
@@ -93,7 +92,7 @@ fn a_rolled_back_plan_runs_again() {
     assert!(report.is_clean(), "{report}");
 }
 
-/// Splits of different keys at the same time: two the same way, then one each way.
+/// Splits of different keys at the same time: two in one direction, then one in each direction.
 #[test]
 #[ignore = "make test-all: two splits under load; make test has faults::walks::calls_in_any_order_with_faults"]
 fn two_splits_side_by_side() {
@@ -124,9 +123,9 @@ fn two_splits_side_by_side() {
     assert!(report.is_clean(), "{report}");
 }
 
-/// The first two splits of a shard: the one that comes second has waited for the other, which
-/// has created what it would create. A session that hashes buckets has looked at its database
-/// before, so that it does not happen to listen while it waits.
+/// The first two splits of a shard. The second one has waited for the first, which has created what both
+/// need. A session that hashes buckets has read the catalog before, so it does not happen to process changes
+/// while it waits.
 #[test]
 fn two_splits_come_to_a_shard_that_has_seen_none() {
     let cluster = fixture::cluster(&[]);
@@ -139,7 +138,7 @@ fn two_splits_come_to_a_shard_that_has_seen_none() {
     cluster.superuser().unwrap().batch_execute(keyspace).unwrap();
     let mut other = cluster.servers[1].connect(DATABASE, MOVER).unwrap();
     let bootstrap = include_str!("../../../sql/agent/bootstrap.sql");
-    // The other split, in the middle of its installation.
+    // This is the other split, in the middle of its installation.
     other.batch_execute(&format!("BEGIN; {bootstrap}")).unwrap();
     let plan = "SELECT shard_split_plan('shard_a', 'shard_b', '{0}', keyspace => 'events')";
     let split = Split::plan_by(&cluster, plan).unwrap();
@@ -151,8 +150,8 @@ fn two_splits_come_to_a_shard_that_has_seen_none() {
     split.wait("dual_write", LIMIT).unwrap();
 }
 
-/// What the agent's schema always has is made once; where some of it does not exist, or is not as it was made, it is made anew. A split
-/// that begins meanwhile waits for none that is at it.
+/// The permanent part of the agent's schema is created once. If something is missing or was changed, it is
+/// created again. A split that begins meanwhile does not wait for other splits.
 #[test]
 fn the_agents_schema_is_made_where_it_is_missing() {
     let cluster = fixture::cluster(&[]);
@@ -167,7 +166,7 @@ fn the_agents_schema_is_made_where_it_is_missing() {
     let mut made = || shard.query_one(made, &[]).unwrap().get::<_, String>(0);
     begin("moves");
     let before = made();
-    // Somebody who makes or drops nothing but what is one split's own is under way.
+    // Another session creates or drops only objects of its own split.
     let mut other = cluster.servers[0].superuser(DATABASE).unwrap();
     other.batch_execute("BEGIN; LOCK TABLE shardmaster_agent.master IN ROW EXCLUSIVE MODE").unwrap();
     let second = begin("stays");

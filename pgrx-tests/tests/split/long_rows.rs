@@ -1,4 +1,4 @@
-//! Rows as long as somebody likes: what a worker takes for one is bounded and known.
+//! Rows may be of any length. The memory that a worker uses for one is bounded and known.
 
 use shardmaster_tests::cluster::{Cluster, DATABASE};
 use shardmaster_tests::fixture::{LIMIT, by_superusers, cluster, plan, source, to_pending};
@@ -6,10 +6,10 @@ use shardmaster_tests::split::Split;
 use shardmaster_tests::wait;
 
 const MB: u64 = 1 << 20;
-/// Of a worker that has moved short rows alone.
+/// The memory of a worker that has moved only short rows.
 const USUAL: u64 = 80 * MB;
 
-/// A column for long values; one row of the tenant that moves has one.
+/// Adds a column for long values, and fills it in one row of the tenant that moves.
 fn lengthen(cluster: &Cluster, megabytes: usize) {
     for server in &cluster.servers {
         server
@@ -26,7 +26,7 @@ fn lengthen(cluster: &Cluster, megabytes: usize) {
     source(cluster).batch_execute(&update).unwrap();
 }
 
-/// What libpq keeps of it, and the copy that it gives away.
+/// libpq keeps the row once, and returns a copy.
 #[test]
 fn a_worker_takes_twice_the_longest_row() {
     const LONG: usize = 200;
@@ -37,7 +37,7 @@ fn a_worker_takes_twice_the_longest_row() {
     to_pending(&split);
     let most = split.worker_memory().unwrap().unwrap();
     assert!(most < MOST, "{} MB", most / MB);
-    // The same in a window.
+    // A window brings the row as well.
     source(&cluster)
         .batch_execute("UPDATE items SET val = 'long' WHERE tenant = 'moves' AND id = 2")
         .unwrap();
@@ -51,8 +51,8 @@ fn a_worker_takes_twice_the_longest_row() {
     assert!(most < MOST, "{} MB", most / MB);
 }
 
-/// It stops the split with its table, before much more of it has come than one may have. One that was there before is a
-/// finding of the check, with the setting that helps.
+/// Such a row stops the split, and the error names its table, before much more of it was received than is
+/// allowed. If the row was there before, the check finds it and names the setting that helps.
 #[test]
 fn a_row_beyond_the_limit_stops_the_split() {
     for megabytes in [3, 400] {
@@ -82,7 +82,8 @@ fn a_row_beyond_the_limit_stops_the_split() {
     }
 }
 
-/// By the lengths of its values as they come over: a column that has a text form alone doubles the bytes of a bytea beside it.
+/// The length is that of the transferred values. A column that has only a text form doubles the bytes of a
+/// bytea beside it.
 #[test]
 #[ignore = "make test-all: each type of value; make test has a_row_beyond_the_limit_stops_the_split"]
 fn the_check_says_which_rows_are_too_long_and_what_helps() {
@@ -101,7 +102,7 @@ fn the_check_says_which_rows_are_too_long_and_what_helps() {
         "{found}"
     );
     assert!(found.contains("ALTER SYSTEM SET shardmaster.max_row_size = '7MB'"), "{found}");
-    // Compressed to almost nothing, and of a type whose text alone has its length.
+    // One value is compressed to almost nothing, and the other has a type that is long only as text.
     by_superusers(
         &cluster,
         "ALTER TABLE items DROP price; ALTER TABLE items DROP body; ALTER TABLE items ADD body text, ADD doc jsonb",
@@ -114,7 +115,7 @@ fn the_check_says_which_rows_are_too_long_and_what_helps() {
     assert!(long(&split).is_some());
     set("body = NULL, doc = to_jsonb(repeat('y', 5 << 20))");
     assert!(long(&split).is_some());
-    // Of a tenant that stays.
+    // The row now belongs to a tenant that stays.
     set("tenant = 'stays'");
     assert_eq!(long(&split), None);
     set("tenant = 'moves'");

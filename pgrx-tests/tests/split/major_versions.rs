@@ -1,5 +1,5 @@
-//! Splits between servers of different major versions, there and back under load.
-//! The master is of the version that the extension is built for.
+//! Splits between servers of different major versions, in both directions and under load. The master has the
+//! version that the extension is built for.
 
 use postgres::Client;
 use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE, OWNER};
@@ -9,12 +9,12 @@ use shardmaster_tests::fixture::{LIMIT, splits_under_load, state_of};
 use shardmaster_tests::split::Split;
 use shardmaster_tests::verification::verify;
 use shardmaster_tests::workload::Sharding;
-use shardmaster_tests::zoo::drive::{Drive, Place};
-use shardmaster_tests::zoo::needs::Has;
+use shardmaster_tests::zoo::driver::{Driver, ShardDatabase};
+use shardmaster_tests::zoo::requirements::ServerFeatures;
 use shardmaster_tests::zoo::{Case, values};
 
-/// All tenants of `sharding` start on a server of the master's version. The plans name
-/// shard_a, which is that one, and shard_b, which is of version `major`.
+/// All tenants of `sharding` start on a server of the master's version. The plans name that server shard_a,
+/// and the one of version `major` shard_b.
 fn there_and_back(major: u32, sharding: Sharding, there: &str, back: &str) {
     let mut cluster = Cluster::servers(1, &["fsync = off"]).unwrap();
     cluster.add_major(major).unwrap();
@@ -25,7 +25,7 @@ fn there_and_back(major: u32, sharding: Sharding, there: &str, back: &str) {
     splits_under_load(&cluster, sharding, &[there, back]);
 }
 
-/// Versions that are tried at once: the first two, which are the oldest and the newest, and in long runs all of them.
+/// Returns the versions to try: the first two, which are the oldest and the newest, and all of them in long runs.
 fn tried(majors: &[u32]) -> &[u32] {
     if is_long_run() { majors } else { &majors[..2] }
 }
@@ -39,7 +39,7 @@ fn tenants(major: u32) {
     );
 }
 
-/// The agent brings the hash in PL/pgSQL; it has to be the same on every version.
+/// The agent has the hash in PL/pgSQL, which must be the same on every version.
 fn buckets(major: u32) {
     there_and_back(
         major,
@@ -88,8 +88,8 @@ fn buckets_to_the_newest_and_back() {
     buckets(18);
 }
 
-/// Clones of triggers are marked in another way before 15: a partition that is made or
-/// attached later captures, guards and redirects all the same.
+/// Before 15, clones of triggers are marked in another way. A partition that is created or attached later
+/// captures, guards and redirects all the same.
 fn partitions(major: u32) {
     let mut cluster = Cluster::servers(1, &["fsync = off", "shardmaster.tail_interval = 20"]).unwrap();
     cluster.add_major(major).unwrap();
@@ -158,9 +158,9 @@ fn partitions_on_the_newest() {
     partitions(18);
 }
 
-/// Rows of the moving tenant of each table: how many, and the sum of their checksums, as sessions of
-/// a verification write them.
-fn sums(cluster: &Cluster, place: &Place, cases: &[Case]) -> Vec<(String, i64, String)> {
+/// Returns for each table the number of the moving tenant's rows and the sum of their checksums, written as
+/// sessions of a verification write them.
+fn sums(cluster: &Cluster, place: &ShardDatabase, cases: &[Case]) -> Vec<(String, i64, String)> {
     let mut session = place.session(cluster).unwrap();
     session
         .batch_execute("SET TimeZone = 'UTC'; SET IntervalStyle = 'postgres'; SET extra_float_digits = 3; SET bytea_output = 'hex'")
@@ -177,8 +177,8 @@ fn sums(cluster: &Cluster, place: &Place, cases: &[Case]) -> Vec<(String, i64, S
     cases.iter().map(&mut of).collect()
 }
 
-/// The oldest refuses a value of a type that all have: the error says in which table, and the same call
-/// goes on once such values are gone.
+/// The oldest version refuses a value of a type that all versions have. The error names the table, and the
+/// same call succeeds once such values are gone.
 fn knows_no_infinite_number(split: &Split<'_>, cases: &[Case], source: &mut Client) {
     let error = split.wait("cutover_pending", LIMIT).unwrap_err().to_string();
     assert!(error.contains("in table public.value_"), "{error}");
@@ -188,23 +188,23 @@ fn knows_no_infinite_number(split: &Split<'_>, cases: &[Case], source: &mut Clie
     split.call("run_backfill").unwrap();
 }
 
-/// Values of all types have one checksum on all versions, so their rows need not cross the network
-/// for a verification.
+/// Values of all types have the same checksum on all versions, so a verification need not transfer the rows.
 #[test]
 fn checksums_are_the_same_on_all_versions() {
     let mut cluster = Cluster::servers(1, &["fsync = off", "shardmaster.tail_interval = 20"]).unwrap();
     let majors = tried(&[18, 13, 14, 16, 17]);
     majors.iter().for_each(|major| cluster.add_major(*major).unwrap());
-    let places: Vec<Place> = (0..=majors.len()).map(|server| Place::of(&cluster, server)).collect();
+    let places: Vec<ShardDatabase> =
+        (0..=majors.len()).map(|server| ShardDatabase::of(&cluster, server)).collect();
     let mut cases = values::all();
-    // Refused between versions before and from 16, which write it differently.
+    // PostgreSQL 16 and later write this type differently, so it is refused between them and older versions.
     cases.retain(|case| !case.source.contains("\"char\""));
     for place in &places {
-        let has = Has::furnish_in_part(&mut place.session(&cluster).unwrap()).unwrap();
+        let has = ServerFeatures::furnish_in_part(&mut place.session(&cluster).unwrap()).unwrap();
         cases = has.keep(cases).unwrap();
     }
     assert!(cases.len() > 50, "{} tables are left", cases.len());
-    let mut drive = Drive::new(&cluster, "default");
+    let mut drive = Driver::new(&cluster, "default");
     let split = drive.plan(&cases, None).unwrap();
     is_verified(&drive, &split, &cases);
     let everything = sums(&cluster, &drive.source, &cases);
@@ -222,7 +222,7 @@ fn checksums_are_the_same_on_all_versions() {
     let mut session = drive.target.session(&cluster).unwrap();
     cases.iter().for_each(|case| case.create_empty(&mut session).unwrap());
     let split = Split::plan(&cluster, &drive.source.shard, &drive.target.shard, &["moves"]).unwrap();
-    // Values that mean something on one server are compared as well.
+    // Values whose meaning depends on the server are compared as well.
     split.accept_remarks().unwrap();
     split.call("start_dual_write").unwrap();
     split.call("run_backfill").unwrap();
@@ -230,8 +230,8 @@ fn checksums_are_the_same_on_all_versions() {
     is_verified(&drive, &split, &cases);
 }
 
-/// Copies all, and compares it twice: by sums that a verification would make, and by one.
-fn is_verified(drive: &Drive<'_>, split: &Split<'_>, cases: &[Case]) {
+/// Copies all rows and compares them twice: by sums as a verification makes them, and by a verification.
+fn is_verified(drive: &Driver<'_>, split: &Split<'_>, cases: &[Case]) {
     if split.phase().unwrap() == "planning" {
         split.call("start_dual_write").unwrap();
         split.call("run_backfill").unwrap();
@@ -245,7 +245,7 @@ fn is_verified(drive: &Drive<'_>, split: &Split<'_>, cases: &[Case]) {
     assert_eq!(told.len(), cases.len());
 }
 
-/// Each version gets the tables of each other one, and says of them what that one does.
+/// Each version gets the tables of each other one, and describes them in the same way.
 #[test]
 fn schemas_are_made_on_all_versions() {
     let mut cluster = Cluster::servers(1, &["fsync = off"]).unwrap();
@@ -269,7 +269,7 @@ fn schemas_are_made_on_all_versions() {
     let shards: Vec<&str> = cluster.shards.iter().map(|shard| shard.key.as_str()).collect();
     let copy = "SELECT count(*) FROM shard_schema_copy($1, $2)";
     let differ = "SELECT kind || ' ' || object || ': ' || coalesce(in_a, '-') || ' | ' || coalesce(in_b, '-') FROM shard_schema_diff($1, $2) WHERE object <> 'SCHEMA (namespace)'";
-    // Before PostgreSQL 15 everybody may create in the schema public.
+    // Before PostgreSQL 15 everybody may create objects in the schema public.
     for (number, shard) in shards.iter().enumerate().skip(1) {
         for (from, is_new) in [(shards[0], true), (shards[number - 1], false)] {
             let made = master.query_one(copy, &[&from, shard]).map(|row| row.get::<_, i64>(0));
@@ -280,11 +280,11 @@ fn schemas_are_made_on_all_versions() {
             assert_eq!(found, Vec::<String>::new(), "{from} and {shard}");
         }
     }
-    // What holds for new rows alone is seen from 18 on.
-    let newest = cluster.servers.last().unwrap();
-    let mut newest = newest.superuser(DATABASE).unwrap();
-    newest.batch_execute("ALTER TABLE kind ADD note text; ALTER TABLE kind ADD CONSTRAINT has_note NOT NULL note NOT VALID").unwrap();
+    // Constraints that hold only for new rows are visible from 18 on.
+    let newest = 1 + majors.iter().position(|major| *major == 18).unwrap();
+    let mut client = cluster.servers[newest].superuser(DATABASE).unwrap();
+    client.batch_execute("ALTER TABLE kind ADD note text; ALTER TABLE kind ADD CONSTRAINT has_note NOT NULL note NOT VALID").unwrap();
     let column = "SELECT in_b FROM shard_schema_diff($1, $2) WHERE object = 'kind.note'";
-    let found: String = master.query_one(column, &[&shards[0], shards.last().unwrap()]).unwrap().get(0);
+    let found: String = master.query_one(column, &[&shards[0], &shards[newest]]).unwrap().get(0);
     assert_eq!(found, "text NOT NULL NOT VALID");
 }

@@ -1,4 +1,4 @@
-//! How a split copies rows and follows their changes, and how both sides are compared.
+//! A split copies rows and follows their changes, and both sides are compared.
 
 mod analyze;
 mod bucket_keys;

@@ -1,5 +1,5 @@
-//! Capture by the native function, where the source has the extension, beside the one in PL/pgSQL: the same statements
-//! leave the same entries, and are refused in the same words.
+//! If the source has the extension, its native function captures instead of the one in PL/pgSQL. The same
+//! statements leave the same entries with both, and are refused with the same errors.
 
 use postgres::error::DbError;
 use postgres::{Client, Error};
@@ -7,8 +7,8 @@ use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE, MOVER, NATIVE_CAPTUR
 use shardmaster_tests::env::at_most;
 use shardmaster_tests::fixture::{load, to_pending};
 use shardmaster_tests::random::{self, Random};
+use shardmaster_tests::relayed_cluster::terminate;
 use shardmaster_tests::split::Split;
-use shardmaster_tests::stage::terminate;
 use shardmaster_tests::wait;
 use shardmaster_tests::workload::{Sharding, Workload};
 use std::io::{Read, Write};
@@ -16,7 +16,7 @@ use std::time::Duration;
 
 const LIMIT: Duration = Duration::from_secs(120);
 const STEPS: usize = 120;
-/// A table, and how a row of it is written: $n is its number, $t its tenant.
+/// A table, and the values of one of its rows: $n is its number, $t its tenant.
 struct Table {
     name: &'static str,
     create: &'static str,
@@ -77,14 +77,14 @@ const TEXTS: [Table; 2] = [
     },
 ];
 
-/// A keyspace, and what moves of it.
+/// A keyspace, and the plan of a split of it.
 struct Keyspace {
     name: &'static str,
     tables: &'static [Table],
-    /// Of all its tenants on the source.
+    /// Assigns all its tenants to the source.
     assign: &'static str,
     plan: &'static str,
-    /// A tenant by its number, of which half move.
+    /// Returns a tenant by its number. Half of them move.
     tenant: fn(usize) -> String,
 }
 
@@ -112,7 +112,7 @@ const KEYSPACES: [Keyspace; 3] = [
     },
 ];
 
-/// What a client does, in one transaction of its own each.
+/// A client's statement, in a transaction of its own.
 enum Step {
     Run(String),
     Copy(&'static str, String),
@@ -122,7 +122,7 @@ fn fill(text: &str, number: usize, tenant: &str) -> String {
     text.replace("$n", &number.to_string()).replace("$t", tenant)
 }
 
-/// Statements over rows of few numbers, so that they meet.
+/// Returns a statement for rows of few numbers, so statements meet.
 fn statement(random: &mut Random, keyspace: &Keyspace) -> String {
     let table = random.one_of(keyspace.tables);
     let Table { name, columns, row, is, other_key, .. } = table;
@@ -187,7 +187,7 @@ fn told(error: &Error) -> String {
     error.as_db_error().map_or_else(|| error.to_string(), of)
 }
 
-/// A text without the key that it names.
+/// Returns the text without the key that it names.
 fn without_key(told: &str) -> String {
     let mut told = told.to_owned();
     for before in ["key \"", "\"key\" : \""] {
@@ -199,7 +199,7 @@ fn without_key(told: &str) -> String {
     told
 }
 
-/// What a client is told; texts of a split without its number.
+/// Runs a step, and returns the client's error, if any, without the number of the split.
 fn run(client: &mut Client, step: &Step, keyspace: &Keyspace, split: i64) -> Option<String> {
     let done = match step {
         Step::Run(text) => client.batch_execute(text),
@@ -224,7 +224,7 @@ fn run(client: &mut Client, step: &Step, keyspace: &Keyspace, split: i64) -> Opt
     )
 }
 
-/// All entries of a split, by transactions in their order.
+/// Returns all entries of a split, numbered by transaction in their order.
 fn entries(source: &mut Client, split: i64) -> Vec<String> {
     let queues: Vec<String> = source
         .query(
@@ -250,8 +250,8 @@ fn entries(source: &mut Client, split: i64) -> Vec<String> {
             .map(|row| format!("{number} {}", row.get::<_, String>(0)))
             .collect();
         lines.sort();
-        // A row that goes to another partition is deleted and inserted; the server asks the conditions of the table's
-        // own triggers besides, which have its keys once more.
+        // A row that moves to another partition is deleted and inserted. The server also evaluates the
+        // conditions of the parent table's triggers, which capture its keys once more.
         let all = lines.clone();
         lines.retain(|line| {
             let has = |op: &str| all.contains(&line.replace("\"op\": \"U\"", &format!("\"op\": \"{op}\"")));
@@ -262,7 +262,8 @@ fn entries(source: &mut Client, split: i64) -> Vec<String> {
     found
 }
 
-/// What capture has left of a script: entries, what clients were told, in each state of the split.
+/// Runs a script in each state of the split. Returns the entries that capture has left, and the errors that
+/// clients got.
 fn captured(cluster: &Cluster, keyspace: &Keyspace, seed: u64, is_native: bool) -> Vec<String> {
     let mut source = cluster.servers[0].superuser(DATABASE).unwrap();
     for table in keyspace.tables {
@@ -271,7 +272,7 @@ fn captured(cluster: &Cluster, keyspace: &Keyspace, seed: u64, is_native: bool) 
     let split = Split::plan_by(cluster, keyspace.plan).unwrap();
     split.call("start_dual_write").unwrap();
     split.wait("dual_write", LIMIT).unwrap();
-    // Its worker would set a state back that it has not set.
+    // The worker would reset a state that it has not set itself.
     split.call("pause").unwrap();
     split.wait_held("shard_split_resume", LIMIT).unwrap();
     assert_eq!(natives(&mut source), if is_native { keyspace.tables.len() as i64 } else { 0 });
@@ -285,7 +286,7 @@ fn captured(cluster: &Cluster, keyspace: &Keyspace, seed: u64, is_native: bool) 
             let text = match &step {
                 Step::Run(text) | Step::Copy(_, text) => text,
             };
-            // Of several that have moved any one is named: as rows and plans have it.
+            // If several rows have moved, the error names any one of them, as rows and plans have it.
             let is_of_one = text.starts_with("INSERT");
             let told = told.map(|told| if is_of_one { told } else { without_key(&told) });
             found.extend(told.map(|told| format!("{number}: {told} of {text}")));
@@ -307,7 +308,7 @@ fn captured(cluster: &Cluster, keyspace: &Keyspace, seed: u64, is_native: bool) 
         let now: String = source.query_one(now, &[&split.id]).unwrap().get(0);
         assert!(now == state || state == "full", "{now}");
         if state == "moved" {
-            // The rows that stay are its own.
+            // The rows that stay belong to the source.
             found.extend(run(
                 &mut client,
                 &Step::Run(format!("TRUNCATE {}", keyspace.tables[0].name)),
@@ -402,14 +403,14 @@ fn the_same_statements_leave_the_same_entries() {
     }
 }
 
-/// Where nothing but a native function captures.
+/// Returns the number of native functions of the agent. There are some only where nothing else captures.
 fn natives(source: &mut Client) -> i64 {
     let query = "SELECT count(*) FROM pg_proc p JOIN pg_language l ON l.oid = p.prolang
                   WHERE l.lanname = 'c' AND p.pronamespace = 'shardmaster_agent'::regnamespace";
     source.query_one(query, &[]).unwrap().get(0)
 }
 
-/// Whole splits, with clients and their checks; the extension on the source goes while the second one is under way.
+/// Whole splits under load, whose checks find nothing. The extension on the source is dropped during the split.
 #[test]
 #[ignore = "make test-all: load; make test has the_same_statements_leave_the_same_entries"]
 fn splits_under_load_lose_nothing() {
@@ -444,7 +445,7 @@ fn splits_under_load_lose_nothing() {
     assert!(report.is_clean(), "{report}");
 }
 
-/// What an owner does to the table under a split, and what becomes of the function.
+/// The owner alters the table during a split, and drops the trigger that protects its columns.
 #[test]
 fn no_change_goes_by_whatever_is_done_to_table_and_function() {
     let cluster = Cluster::servers(2, &["fsync = off"]).unwrap();
@@ -464,7 +465,7 @@ fn no_change_goes_by_whatever_is_done_to_table_and_function() {
         client.batch_execute(statement).err().map(|error| told(&error)).unwrap_or_default()
     };
 
-    // Names and places of columns are nothing of it.
+    // Names and positions of columns do not matter.
     client.batch_execute("INSERT INTO parts VALUES (1, 1, 0), (60, 1, 0)").unwrap();
     source
         .batch_execute(
@@ -488,12 +489,12 @@ fn no_change_goes_by_whatever_is_done_to_table_and_function() {
         ]
     );
 
-    // As with conditions, columns that capture reads are neither dropped nor given another type.
+    // As with conditions, columns that capture reads can neither be dropped nor get another type.
     for statement in ["ALTER TABLE plain DROP tenant", "ALTER TABLE plain ALTER tenant TYPE text"] {
         let told = refused(&mut source, statement);
         assert!(told.starts_with("2BP01") || told.starts_with("0A000"), "{told}");
     }
-    // Who drops what keeps them finds that nothing goes by.
+    // If the trigger that protects them is dropped, writes are refused and no change is missed.
     let keeper: String = source.query_one(&keeper, &[]).unwrap().get(0);
     source
         .batch_execute(&format!(
@@ -507,7 +508,8 @@ fn no_change_goes_by_whatever_is_done_to_table_and_function() {
     split.wait("rolled_back", LIMIT).unwrap();
 }
 
-/// The mover owns the function and all that is beside it: whatever becomes of these, no server ends, and no change goes by.
+/// The mover owns the function and all that belongs to it. Whatever happens to them, no server crashes and no
+/// change is missed.
 #[test]
 fn what_its_owner_makes_of_it_harms_nobody() {
     let cluster = Cluster::servers(2, &["fsync = off"]).unwrap();
@@ -526,7 +528,7 @@ fn what_its_owner_makes_of_it_harms_nobody() {
         client.batch_execute(statement).err().map(|error| told(&error)).unwrap_or_default()
     };
 
-    // Of another kind, its triggers give no rows.
+    // Triggers of another kind have no rows.
     for kind in ["AFTER INSERT ON m FOR EACH STATEMENT", "BEFORE INSERT ON m FOR EACH ROW"] {
         let trigger =
             format!("CREATE TRIGGER t {kind} EXECUTE FUNCTION shardmaster_agent.{function}('0', '2', '1')");
@@ -535,7 +537,7 @@ fn what_its_owner_makes_of_it_harms_nobody() {
         assert!(told.starts_with("55000") && told.contains("must be AFTER a change"), "{told}");
         mover.batch_execute("DROP TABLE m").unwrap();
     }
-    // What one says of buckets is nothing to another.
+    // The bucket arguments of one trigger do not affect another.
     let trigger = format!(
         "CREATE TRIGGER t AFTER INSERT ON m FOR EACH ROW EXECUTE FUNCTION shardmaster_agent.{function}('16', '2', '1')"
     );
@@ -545,7 +547,7 @@ fn what_its_owner_makes_of_it_harms_nobody() {
     let has = entries(&mut source, split.id).into_iter().any(|line| line.contains("\"k1\": 500,"));
     assert!(has, "{:?}", entries(&mut source, split.id));
     mover.batch_execute("DROP TABLE m").unwrap();
-    // Another function in its place.
+    // Another function takes the place of the original one.
     mover
         .batch_execute(&format!(
             "ALTER FUNCTION shardmaster_agent.{function}_row RENAME TO other;
@@ -559,7 +561,7 @@ fn what_its_owner_makes_of_it_harms_nobody() {
             "DROP FUNCTION shardmaster_agent.{function}_row; ALTER FUNCTION shardmaster_agent.other RENAME TO {function}_row"
         ))
         .unwrap();
-    // And a view in that of the scope.
+    // A view takes the place of the scope's table.
     let scope = format!("shardmaster_agent.scope_{}_s", split.id);
     mover
         .batch_execute(&format!(
@@ -574,7 +576,7 @@ fn what_its_owner_makes_of_it_harms_nobody() {
             split.id
         ))
         .unwrap();
-    // All of these sessions have been there all the time.
+    // All of these sessions are still connected.
     source.batch_execute("SELECT 1").unwrap();
     client.batch_execute("INSERT INTO plain VALUES (502, 9, 0)").unwrap();
 
@@ -582,7 +584,7 @@ fn what_its_owner_makes_of_it_harms_nobody() {
     split.wait("rolled_back", LIMIT).unwrap();
 }
 
-/// An installation that is gone on with once the extension has gone leaves the triggers that are there what they call.
+/// If an installation continues after the extension was dropped, existing triggers keep the function that they call.
 #[test]
 #[ignore = "make test-all: an installation; make test has no_change_goes_by_whatever_is_done_to_table_and_function"]
 fn an_installation_goes_on_without_the_extension() {

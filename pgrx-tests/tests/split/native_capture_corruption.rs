@@ -1,6 +1,6 @@
-//! What the native capture reads on a shard belongs to the mover, who may put anything into it: each of its tables is given
-//! every wrong content and shape, and each of its functions every wrong form. Writers are captured or refused with a clear
-//! error; no server ends.
+//! The tables and functions that native capture reads on a shard belong to the mover, who may change them at
+//! will. Each of the tables is given every wrong content and shape, and each function every wrong form.
+//! Writes are captured or refused with a clear error, and no server crashes.
 
 use postgres::Client;
 use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE, NATIVE_CAPTURE, OWNER};
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// A keyspace with one table on the source: its shard-by column's type, a key that moves, and one that stays.
+/// A keyspace with one table on the source: the type of its shard-by column, a key that moves, and one that stays.
 struct Keyspace {
     name: &'static str,
     create: &'static str,
@@ -50,7 +50,7 @@ const KEYSPACES: [Keyspace; 4] = [
     },
 ];
 
-/// Types that a column may be given, each with a value of it.
+/// Types that a column may get, each with a value.
 const TYPES: [(&str, &str); 19] = [
     ("text", "'x'"),
     ("text", "repeat('x', 100000)"),
@@ -73,7 +73,7 @@ const TYPES: [(&str, &str); 19] = [
     ("a_pair", "ROW(NULL, 1)"),
 ];
 
-/// What a table may be instead, with columns of the same names and types where that goes.
+/// Objects that may take a table's place, with columns of the same names and types where possible.
 const KINDS: [&str; 12] = [
     "",
     "CREATE VIEW $t AS SELECT * FROM $t_was",
@@ -89,7 +89,7 @@ const KINDS: [&str; 12] = [
     "CREATE FOREIGN TABLE $t (key int) SERVER nowhere",
 ];
 
-/// What may be done to a table that stays what it is.
+/// Changes to a table that stays a table.
 const SHAPES: [&str; 17] = [
     "CREATE TABLE more () INHERITS ($t); INSERT INTO more DEFAULT VALUES",
     "ALTER TABLE $t ENABLE ROW LEVEL SECURITY; ALTER TABLE $t FORCE ROW LEVEL SECURITY",
@@ -110,7 +110,7 @@ const SHAPES: [&str; 17] = [
     "DROP TABLE $t CASCADE",
 ];
 
-/// What may be done to what the sequence of a queue is.
+/// Changes to the sequence of a queue.
 const SEQUENCES: [&str; 9] = [
     "ALTER SEQUENCE $t MINVALUE -9223372036854775808; SELECT setval('$t', -9223372036854775808)",
     "ALTER SEQUENCE $t MAXVALUE 9223372036854775807; SELECT setval('$t', 9223372036854775807)",
@@ -123,7 +123,7 @@ const SEQUENCES: [&str; 9] = [
     "ALTER SEQUENCE $t OWNER TO owner",
 ];
 
-/// What may become of a function that is called by its number: $f is one, $a what it takes.
+/// Changes to a function that is called by its oid: $f is its name, $a its argument types.
 const FUNCTIONS: [&str; 9] = [
     "ALTER FUNCTION $f($a) STRICT",
     "ALTER FUNCTION $f($a) SECURITY INVOKER",
@@ -159,7 +159,7 @@ fn set_up(cluster: &Cluster) {
     }
 }
 
-/// What a row of the scope's table, or of another one, may be: in a transaction that is rolled back.
+/// Returns changes to the scope's table or another one. They are made in transactions that are rolled back.
 fn contents(table: &str, columns: &[String]) -> Vec<String> {
     let mut all = Vec::new();
     let free = format!(
@@ -180,7 +180,7 @@ fn contents(table: &str, columns: &[String]) -> Vec<String> {
     all.push(format!(
         "{free}; INSERT INTO {table} SELECT t.* FROM generate_series(1, 2000) LEFT JOIN {table} t ON false"
     ));
-    // Of the table of sides no more is read than these.
+    // Of the table of sides only these columns are read.
     for column in columns.iter().take(4) {
         all.push(format!("{free}; UPDATE {table} SET {column} = NULL"));
         all.push(format!("ALTER TABLE {table} DROP {column} CASCADE"));
@@ -197,7 +197,7 @@ fn contents(table: &str, columns: &[String]) -> Vec<String> {
     all
 }
 
-/// The statements of a client, each by itself.
+/// Returns the statements of a client, which run one by one.
 fn writes(keyspace: &Keyspace) -> Vec<String> {
     let Keyspace { name, moves, stays, .. } = keyspace;
     vec![
@@ -212,14 +212,14 @@ fn writes(keyspace: &Keyspace) -> Vec<String> {
     ]
 }
 
-struct Told {
+struct TriedChanges {
     changed: usize,
     written: usize,
     refused: usize,
 }
 
-/// Changes something in a transaction, and writes then; true: it could be changed.
-fn try_change(source: &mut Client, change: &str, writes: &[String], told: &mut Told) {
+/// Makes a change in a transaction, then writes, and counts the outcomes.
+fn try_change(source: &mut Client, change: &str, writes: &[String], told: &mut TriedChanges) {
     source.batch_execute("BEGIN").unwrap();
     let is_changed = source.batch_execute(change).is_ok();
     assert!(!source.is_closed(), "the server has ended by: {change}");
@@ -288,7 +288,7 @@ fn no_content_of_what_it_reads_ends_a_server() {
             ),
         };
         let split = Split::plan_by(&cluster, &plan).unwrap();
-        // A function of the source alone.
+        // A function that only the source has is a remark.
         split.accept_remarks().unwrap();
         split.call("start_dual_write").unwrap();
         split.wait("dual_write", LIMIT).unwrap();
@@ -297,7 +297,7 @@ fn no_content_of_what_it_reads_ends_a_server() {
         let id = split.id;
         let of = |name: &str| format!("shardmaster_agent.{name}");
         let writes = writes(keyspace);
-        let mut told = Told { changed: 0, written: 0, refused: 0 };
+        let mut told = TriedChanges { changed: 0, written: 0, refused: 0 };
         let queues = format!("SELECT relname::text FROM pg_class WHERE relname ~ '^queue_{id}_\\d+$'");
         let queue: String = source.query_one(&queues, &[]).unwrap().get(0);
         let scope = of(&format!("scope_{id}_s"));
@@ -332,8 +332,8 @@ fn no_content_of_what_it_reads_ends_a_server() {
         );
         assert!(told.changed * 2 > changes.len() && told.written > told.changed);
 
-        // The same where it was committed, for sessions that have been there before and new ones: a scope without its
-        // values is of nobody's rows, or of all that PL/pgSQL says.
+        // The change is also committed, for sessions that were open before and for new ones. A scope without
+        // its values contains nobody's rows, or all rows that PL/pgSQL gives it.
         let key = columns(&mut source, &scope).remove(0);
         let was = format!(
             "ALTER TABLE {scope} RENAME TO was; CREATE TABLE {scope} (LIKE shardmaster_agent.was); GRANT ALL ON {scope} TO mover; ALTER TABLE {scope} OWNER TO mover"

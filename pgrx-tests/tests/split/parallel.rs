@@ -1,19 +1,19 @@
-//! Both sides compared, and the source's rows deleted, by several sessions at the same time: whatever is on them, the result
-//! is that of one session, and whoever fails meanwhile changes nothing of it.
+//! Several sessions compare both sides, and delete the source's rows, at the same time. Whatever the rows
+//! are, the result is that of one session, and a failure meanwhile does not change it.
 
 use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE, MOVER, OWNER};
 use shardmaster_tests::env::at_most;
 use shardmaster_tests::fixture::{LIMIT, as_worker, by_superuser, by_superusers, cluster_of, plan, source};
+use shardmaster_tests::single_fault::SingleFault;
 use shardmaster_tests::split::Split;
-use shardmaster_tests::strike::Strike;
-use shardmaster_tests::verification::{Told, outcome, verify};
+use shardmaster_tests::verification::{TableVerification, outcome, verify};
 use shardmaster_tests::{fixture, wait};
 
-/// Rows of which seven are in a block, of one table that is compared by ranges of its key and of a partitioned one by blocks.
+/// Seven of these rows fit into a block. One table is compared by ranges of its key, and a partitioned one by blocks.
 const ROWS: i64 = 20_000;
-/// Those of them that move, with the stage's own.
+/// The rows of them that move, together with the fixture's own.
 const MOVING: i64 = ROWS / 8 * 7 + 300;
-/// As many as take several batches to delete.
+/// So many rows take several batches to delete.
 const FEWER: i64 = 6_000;
 const SMALL: i64 = 12;
 const POINT: &str = "streams_compared";
@@ -63,27 +63,32 @@ fn stage_of(streams: usize, rows: i64) -> Cluster {
     cluster
 }
 
-/// From here on little fits into a step, so that there are several.
+/// After this call little fits into a step, so there are several.
 fn to_pending(cluster: &Cluster, split: &Split<'_>) {
     fixture::to_pending(split);
     cluster.set("shardmaster.step_time", "20ms").unwrap();
 }
 
-/// What is told of each table, of which so many rows were compared.
-fn all_passed() -> Vec<Told> {
-    let passed =
-        |rows| Told { status: "passed".into(), rows, differing: 0, key: String::new(), what: String::new() };
+/// Returns the expected result for each table, with the number of rows that were compared.
+fn all_passed() -> Vec<TableVerification> {
+    let passed = |rows| TableVerification {
+        status: "passed".into(),
+        rows,
+        differing: 0,
+        key: String::new(),
+        what: String::new(),
+    };
     [MOVING, MOVING - 300].into_iter().chain(0..SMALL).map(passed).collect()
 }
 
-/// Sessions of a purpose that are within a transaction.
+/// Returns the number of sessions of a purpose that are in a transaction.
 fn at_work(cluster: &Cluster, server: usize, purpose: &str) -> i64 {
     let query = "SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'shardmaster split % ' || $1 AND xact_start IS NOT NULL";
     let mut session = cluster.servers[server].superuser(DATABASE).unwrap();
     session.query_one(query, &[&purpose]).unwrap().get(0)
 }
 
-/// The keys that are kept of a table, with what differs.
+/// Returns the recorded keys of each table, with their differences.
 fn differences(split: &Split<'_>) -> Vec<String> {
     let query = "SELECT concat_ws(' ', ordinal, key[1], what) FROM shardmaster.split_difference WHERE split_id = $1 ORDER BY 1";
     split.superuser().unwrap().query(query, &[&split.id]).unwrap().iter().map(|row| row.get(0)).collect()
@@ -96,7 +101,7 @@ fn has_been_held(cluster: &Cluster, split: &Split<'_>) {
     assert_eq!([at_work(cluster, 0, "reader"), at_work(cluster, 1, "writer")], [3, 3]);
 }
 
-/// What differs is far apart, in ranges and blocks of several streams.
+/// Makes differences that are far apart, in ranges and blocks of several streams.
 fn lose(cluster: &Cluster, split: &Split<'_>) {
     as_worker(cluster, split, 1)
         .batch_execute(
@@ -116,7 +121,7 @@ fn streams_find_what_one_session_finds() {
     has_been_held(&cluster, &split);
     cluster.fault("").unwrap();
     assert_eq!(outcome(&split), all_passed());
-    // None of them is needed any more.
+    // The streams are no longer needed.
     wait::until("the streams to end", LIMIT, || {
         let query =
             "SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'shardmaster split % writer'";
@@ -137,7 +142,7 @@ fn streams_find_what_one_session_finds() {
     wait::until("the repair", LIMIT, || Ok((outcome(&split) == all_passed()).then_some(()))).unwrap();
 }
 
-/// What a step has brought over is seen by all of them.
+/// All streams see the changes that a step has applied.
 #[test]
 #[ignore = "make test-all: a comparison by streams; make test has split::verify::a_verification_under_writes_finds_nothing"]
 fn streams_compare_while_clients_write() {
@@ -158,9 +163,11 @@ fn streams_compare_while_clients_write() {
     });
     has_been_held(&cluster, &split);
     cluster.fault("").unwrap();
-    // A row that an update has moved to another block may be compared there once more.
+    // A row that an update has moved to another block may be compared again there.
     let told = outcome(&split);
-    let alike = |(told, passed): (&Told, &Told)| told.status == "passed" && told.rows >= passed.rows;
+    let alike = |(told, passed): (&TableVerification, &TableVerification)| {
+        told.status == "passed" && told.rows >= passed.rows
+    };
     assert!(told.iter().zip(&all_passed()).all(alike), "{told:?}");
     stop.send(()).unwrap();
     assert!(writer.join().unwrap() > 5);
@@ -198,13 +205,13 @@ fn a_comparison_that_is_interrupted_goes_on() {
     let split = plan(&cluster);
     to_pending(&cluster, &split);
     for action in ["kill", "exit", "error"].into_iter().take(at_most(1)) {
-        let strike = Strike::arm(&cluster, POINT, action).unwrap();
+        let fault = SingleFault::arm(&cluster, POINT, action).unwrap();
         let mut asks = cluster.superuser().unwrap();
-        strike.by(|| asks.execute("SELECT shard_split_verify($1)", &[&split.id])).unwrap();
-        strike.wait(LIMIT).unwrap();
+        fault.by(|| asks.execute("SELECT shard_split_verify($1)", &[&split.id])).unwrap();
+        fault.wait(LIMIT).unwrap();
         assert_eq!(outcome(&split), all_passed(), "{action}");
     }
-    // Somebody ends a session, on either side.
+    // A session is terminated, on either side.
     for (server, purpose) in [(0, "reader"), (1, "writer")].into_iter().take(at_most(1)) {
         has_been_held(&cluster, &split);
         let end = format!(
@@ -218,7 +225,7 @@ fn a_comparison_that_is_interrupted_goes_on() {
     }
 }
 
-/// Servers with room for fewer sessions compare by fewer; whoever waits for a table is not waited for.
+/// If servers have room for fewer sessions, fewer compare. They do not queue behind a session that waits for a table.
 #[test]
 #[ignore = "make test-all: a comparison instead of a copy; make test has split::stream_locks::for_want_of_locks_there_are_fewer_which_is_said"]
 fn sessions_that_are_missing_are_done_without() {
@@ -246,7 +253,7 @@ fn sessions_that_are_missing_are_done_without() {
     assert_eq!(outcome(&split), all_passed());
 }
 
-/// How many rows of the moving tenant a server has, of both big tables.
+/// Returns how many rows of the moving tenant a server has in both big tables.
 fn left(cluster: &Cluster, server: usize) -> [i64; 2] {
     let mut session = cluster.servers[server].superuser(DATABASE).unwrap();
     ["items", "parts"].map(|table| {
@@ -263,7 +270,7 @@ fn completed(cluster: &Cluster) -> Split<'_> {
     split
 }
 
-/// A client has a row of the source that is to go; the streams that delete wait for him.
+/// Locks a row of the source that a finish deletes, and waits until a stream waits for it.
 fn locked(cluster: &Cluster, split: &Split<'_>, id: i32) -> postgres::Client {
     let mut other = source(cluster);
     other.batch_execute(&format!("BEGIN; SELECT FROM items WHERE id = {id} FOR UPDATE")).unwrap();
@@ -276,7 +283,7 @@ fn locked(cluster: &Cluster, split: &Split<'_>, id: i32) -> postgres::Client {
     other
 }
 
-/// Whoever has a row keeps the others from nothing, and is named until he lets go.
+/// A locked row delays no other stream, and is named until its lock is released.
 #[test]
 #[ignore = "make test-all: a row that nothing references; make test has check::foreign_keys::a_row_that_comes_to_reference_one_that_goes_keeps_it"]
 fn a_row_that_somebody_has_is_waited_for_by_one_stream() {
@@ -301,8 +308,8 @@ fn a_row_that_somebody_has_is_waited_for_by_one_stream() {
     assert_eq!(others.get::<_, i64>(0), FEWER / 8 + 300);
 }
 
-/// Where other tables reference the rows, they are locked before they are shown: what lies before the one that somebody
-/// has goes all the same.
+/// If other tables reference the rows, they are locked before they are checked on the target. Rows before the
+/// one that is locked by somebody are deleted all the same.
 #[test]
 #[ignore = "make test-all: what lies before it; make test has check::foreign_keys::a_row_that_comes_to_reference_one_that_goes_keeps_it"]
 fn what_lies_before_a_row_that_is_referenced_and_held_goes() {
@@ -325,7 +332,8 @@ fn what_lies_before_a_row_that_is_referenced_and_held_goes() {
     assert_eq!(left(&cluster, 0), [0, 0]);
 }
 
-/// What one stream has committed is gone, what another has begun is not, and the next worker takes the rest.
+/// Rows that one stream has deleted and committed are gone, those of an open transaction are not, and the
+/// next worker deletes the rest.
 #[test]
 #[ignore = "make test-all: streams of a finish; make test has a_comparison_that_is_interrupted_goes_on"]
 fn a_worker_that_ends_within_a_round_leaves_the_rest_to_the_next() {
@@ -351,7 +359,7 @@ fn a_worker_that_ends_within_a_round_leaves_the_rest_to_the_next() {
     assert_eq!((left(&cluster, 0), left(&cluster, 1)), ([0, 0], target));
 }
 
-/// A session that deletes, and one that shows.
+/// A session that deletes is terminated, and one that checks rows on the target.
 #[test]
 #[ignore = "make test-all: streams of a finish; make test has a_comparison_that_is_interrupted_goes_on"]
 fn a_finish_that_is_interrupted_goes_on() {
@@ -365,13 +373,13 @@ fn a_finish_that_is_interrupted_goes_on() {
         let ended = cluster.servers[server].superuser(DATABASE).unwrap().query_one(&end, &[]).unwrap();
         assert_eq!(ended.get::<_, i64>(0), 1, "{who}");
     };
-    // Where the streams' attempt is over already, the one session's.
+    // If the streams have ended their attempt already, this terminates the single session of the next one.
     let shows = "application_name ~ '^shardmaster split [0-9]+ (finish|writer)$' ORDER BY application_name";
     let mut other = locked(&cluster, &split, 3_001);
     end(1, shows);
     other.batch_execute("ROLLBACK").unwrap();
     drop(other);
-    // The next attempt has one session, whose name is that of streams.
+    // The next attempt has one session, which has the name of a stream.
     let mut other = locked(&cluster, &split, 5_001);
     end(0, "application_name LIKE 'shardmaster split % finish'");
     other.batch_execute("ROLLBACK").unwrap();
@@ -379,7 +387,7 @@ fn a_finish_that_is_interrupted_goes_on() {
     assert_eq!((left(&cluster, 0), left(&cluster, 1)), ([0, 0], target));
 }
 
-/// Rows that the target has lost since they were compared stay, in whichever stream's blocks they are.
+/// Rows that the target has lost since the comparison stay on the source, in whichever stream's blocks they are.
 #[test]
 fn no_stream_deletes_what_is_not_shown() {
     let cluster = stage_of(3, FEWER);
@@ -410,7 +418,7 @@ fn no_stream_deletes_what_is_not_shown() {
     assert_eq!(left(&cluster, 0), [0, 0]);
 }
 
-/// Whoever waits for a stronger lock on a table comes before the streams.
+/// A session that waits for a stronger lock on a table comes before the streams.
 #[test]
 #[ignore = "make test-all: streams of a finish; make test has split::stream_locks::nobody_comes_to_a_table_of_a_round_between_its_locks"]
 fn streams_that_delete_do_not_wait_behind_others() {

@@ -1,5 +1,5 @@
-//! The rules of the protocol, one by one, with sessions held open at the place where
-//! leaving the rule out would lose a write.
+//! The rules of the protocol, one by one. Each test keeps a session open at the point where ignoring the rule
+//! would lose a write.
 
 use postgres::Client;
 use shardmaster_tests::cluster::{Cluster, DATABASE};
@@ -10,7 +10,7 @@ use shardmaster_tests::server::signal;
 use shardmaster_tests::split::Split;
 use shardmaster_tests::wait;
 
-/// The key that moves, and so many others that they do not stand in the triggers.
+/// Returns the key that moves and so many others that triggers do not list them.
 fn beside_others(cluster: &Cluster) -> Vec<String> {
     let keys: Vec<String> = (0..100).map(|n| format!("another {n}")).chain(["moves".into()]).collect();
     let assign = "SELECT shard_assign_many($1, 'shard_a')";
@@ -76,7 +76,7 @@ fn a_transaction_that_began_before_capture_is_waited_for() {
     cut_over_and_compare(&cluster, &split);
 }
 
-/// The order of changes is not that of commits: an early one is committed last.
+/// Changes are not ordered by commit: an early one is committed last.
 #[test]
 fn a_late_commit_of_an_early_change_arrives() {
     let cluster = cluster(&[]);
@@ -110,7 +110,7 @@ fn keys_scopes_savepoints_and_replica_roles_are_captured() {
     change_while_it_is_copied(&cluster, &plan(&cluster));
 }
 
-/// Where the function that captures judges by itself: by a filter of bits, and a table.
+/// With many keys, the capturing function decides itself, by a bit filter and a table.
 #[test]
 fn the_same_is_captured_of_one_of_many_keys() {
     let cluster = cluster(&[]);
@@ -208,7 +208,7 @@ fn a_prepared_transaction_holds_the_cutover_off_until_its_deadline() {
     assert!(rows(&cluster, 1)[&2].starts_with("prepared"));
 }
 
-/// What is queued between a step's snapshot and its consumption belongs to the next one.
+/// Changes that are queued between a step's snapshot and its consumption belong to the next step.
 #[test]
 fn a_change_between_snapshot_and_consumption_stays_queued() {
     let cluster = cluster(&[]);
@@ -238,7 +238,7 @@ fn a_queue_past_its_lease_starts_the_copy_again() {
     let mut agent = source(&cluster);
     let lapsed = "SELECT bool_and(open_until < clock_timestamp()) FROM shardmaster_agent.lease";
     wait::until_true(&mut agent, "the lease to end", LIMIT, lapsed).unwrap();
-    // The lease is looked at now and then: by one of these rows some time.
+    // The lease is only checked now and then, so one of these rows meets it some time.
     let mut writer = client(&cluster);
     let marked = "SELECT count(*) > 0 FROM shardmaster_agent.overflow";
     wait::until("the mark", LIMIT, || {
@@ -255,8 +255,8 @@ fn a_queue_past_its_lease_starts_the_copy_again() {
     cut_over_and_compare(&cluster, &split);
 }
 
-/// However long no worker comes: the source's disk does not fill with marks, and who has left
-/// none is waited for.
+/// However long no worker comes, the source's disk does not fill with marks, and a writer that has left no
+/// mark is waited for.
 #[test]
 #[ignore = "make test-all: how many marks there are; make test has a_transaction_that_began_before_capture_is_waited_for"]
 fn a_mark_of_one_writer_stands_for_others() {
@@ -279,7 +279,7 @@ fn a_mark_of_one_writer_stands_for_others() {
         writer.batch_execute(&update(2 * id)).unwrap();
     }
     assert_eq!(marks(&mut agent), 1);
-    // What it sees may have been removed before it commits.
+    // The mark that this transaction sees may be removed before it commits.
     writer.batch_execute(&format!("BEGIN ISOLATION LEVEL REPEATABLE READ; {}; COMMIT", update(102))).unwrap();
     assert_eq!(marks(&mut agent), 2);
     writer.batch_execute(&format!("BEGIN; {}", update(104))).unwrap();
@@ -360,7 +360,7 @@ fn a_row_of_another_key_in_the_way_is_named() {
     let split = plan(&cluster);
     split.call("start_dual_write").unwrap();
     split.wait("dual_write", LIMIT).unwrap();
-    // Behind the check, which would find it.
+    // This comes after the check, which would find it.
     target.batch_execute("INSERT INTO items VALUES ('other', 2, 'mine', 2)").unwrap();
     split.call("run_backfill").unwrap();
     let error = split.wait("cutover_pending", LIMIT).unwrap_err();
@@ -371,8 +371,7 @@ fn a_row_of_another_key_in_the_way_is_named() {
     cut_over_and_compare(&cluster, &split);
 }
 
-/// A row of another key with the primary key of a changed one: deleting by key alone
-/// would take it along.
+/// A row of another key has the primary key of a changed row. Deleting by primary key alone would delete it, too.
 #[test]
 fn rows_of_other_keys_are_not_deleted_with_a_window() {
     let cluster = cluster(&[]);
@@ -398,8 +397,8 @@ fn rows_of_other_keys_are_not_deleted_with_a_window() {
     assert_eq!(left, "mine");
 }
 
-/// A session of a worker that is gone, whose COMMIT is still on its way: the next worker
-/// ends it before it reads anything.
+/// The worker of this session is gone, but its COMMIT is still on its way. The next worker terminates the
+/// session before it reads anything.
 #[test]
 fn a_late_commit_of_a_dead_worker_is_refused() {
     let cluster = cluster(&[]);

@@ -1,16 +1,16 @@
-//! How often a split asks its shards: over a long line that is the time which it takes. What is
-//! counted are questions whose answer is waited for, on both sides together, by phase; what each
-//! table more costs is held to what docs/internals/benchmarks.md says of it.
+//! How often a split asks its shards, because on a slow line this determines how long it takes. Questions
+//! whose answer is waited for are counted by phase, on both sides together. The number for each further table
+//! must match docs/internals/benchmarks.md.
 
 use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE, OWNER};
 use shardmaster_tests::fixture::{self, LIMIT};
-use shardmaster_tests::relay::Heard;
+use shardmaster_tests::relay::Request;
+use shardmaster_tests::relayed_cluster::RelayedCluster;
 use shardmaster_tests::split::Split;
-use shardmaster_tests::stage::Stage;
 use shardmaster_tests::wait;
 use std::collections::BTreeMap;
 
-/// Parts of splits, and how many questions each table more costs in it at most, in hundredths.
+/// Parts of splits, and how many questions each further table costs in them at most, in hundredths.
 const PARTS: [(&str, usize); 8] = [
     // Its summary counts the rows of small tables one by one.
     ("check", 420),
@@ -23,13 +23,13 @@ const PARTS: [(&str, usize); 8] = [
     ("rollback of that", 90),
 ];
 
-/// Nothing is looked at without a reason.
+/// With this interval nothing is polled without a reason.
 const RARELY: &str = "60s";
 
-fn prepared(tables: usize, tail_interval: &str) -> Stage {
+fn prepared(tables: usize, tail_interval: &str) -> RelayedCluster {
     let interval = format!("shardmaster.tail_interval = '{tail_interval}'");
     let config = ["fsync = off", "autovacuum = off", "shardmaster.max_lag = '60s'", &interval];
-    let stage = Stage::of(Cluster::servers(2, &config).unwrap());
+    let stage = RelayedCluster::of(Cluster::servers(2, &config).unwrap());
     for shard in &stage.cluster.shards {
         let mut owner = stage.cluster.owner_of(shard).unwrap();
         for number in 0..tables {
@@ -61,13 +61,13 @@ fn prepared(tables: usize, tail_interval: &str) -> Stage {
     stage
 }
 
-/// What both sides have been asked since the last time.
-fn heard(stage: &Stage) -> Vec<Heard> {
+/// Returns what both sides were asked since the last call.
+fn heard(stage: &RelayedCluster) -> Vec<Request> {
     [&stage.source, &stage.target].into_iter().flat_map(|relay| relay.heard()).collect()
 }
 
-/// What both sides are asked in each part of a split that goes to its end, and of one that is rolled back.
-fn asked(tables: usize) -> Vec<Vec<Heard>> {
+/// Returns what both sides are asked in each part of a split that finishes, and of one that is rolled back.
+fn asked(tables: usize) -> Vec<Vec<Request>> {
     let stage = prepared(tables, RARELY);
     let cluster = &stage.cluster;
     let split = Split::plan(cluster, "shard_a", "shard_b", &["moves"]).unwrap();
@@ -103,10 +103,10 @@ fn reach(split: &Split<'_>, call: &str, phase: &str) {
     split.wait(phase, LIMIT).unwrap();
 }
 
-/// What was asked most often, for whoever looks for what to ask together.
-fn tell(part: &str, heard: &[Heard]) {
+/// Prints the most frequent questions, so that some can be found which could be asked together.
+fn tell(part: &str, heard: &[Request]) {
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
-    for Heard { application, text } in heard {
+    for Request { application, text } in heard {
         let text: String = text.split_whitespace().collect::<Vec<_>>().join(" ");
         let text: String =
             text.chars().filter(|c| !c.is_ascii_digit() && !c.is_control()).take(110).collect();
@@ -138,8 +138,8 @@ fn each_table_more_costs_few_questions() {
     assert!(bad.is_empty(), "{}", bad.join("; "));
 }
 
-/// The triggers of several tables go in one message, and each table's in a transaction of its own: who has
-/// written to one of them is waited for, and keeps nobody from the others.
+/// The triggers of several tables go in one message, each table's in a transaction of its own. The split
+/// waits for a writer of one table, and the other tables stay usable.
 #[test]
 #[ignore = "make test-all: a writer in the way; make test has a_fence_is_a_few_ways_to_each_side"]
 fn a_writer_in_the_way_of_one_table_keeps_nobody_from_another() {
@@ -167,7 +167,7 @@ fn a_writer_in_the_way_of_one_table_keeps_nobody_from_another() {
     assert_eq!(captured(cluster), "");
 }
 
-/// A step that finds nothing asks each side once, and lets both transactions end at once.
+/// A step that finds nothing asks each side once, and ends both transactions at the same time.
 #[test]
 fn a_step_that_finds_nothing_is_three_ways_there_and_back() {
     let stage = prepared(10, "20ms");
@@ -177,24 +177,24 @@ fn a_step_that_finds_nothing_is_three_ways_there_and_back() {
     split.wait_settled(LIMIT).unwrap();
     let (mut all, mut steps) = (Vec::new(), 0);
     let _ = heard(&stage);
-    // They come seldom once nobody writes.
+    // Steps are rare once nobody writes.
     wait::until("some steps", LIMIT, || {
         all.extend(heard(&stage));
         steps = steps_of(&all);
         Ok((steps >= 6).then_some(()))
     })
     .unwrap();
-    // The lease and the size of the queues are looked at between them.
+    // The lease and the size of the queues are checked between them.
     let asked = all.iter().filter(|heard| !heard.application.ends_with("control")).count();
     assert!(asked <= 4 * (steps + 1), "{asked} questions in {steps} steps");
 }
 
-/// Ways to one side behind the fence, by all sessions: eight whose answers are waited for one after the other, two commits, and
-/// what is given away beside them. What is asked of both sides at the same time is one way to each. Behind the decision the source
-/// says once more how far its sequences are.
+/// Round trips to one side behind the fence, over all sessions: eight whose answers are waited for one after
+/// the other, two commits, and one that is sent beside them. Questions to both sides at the same time
+/// count once for each. After the decision the source reports once more how far its sequences are.
 const FENCED: usize = 8 + 2 + 1 + 1;
 
-/// Writers wait for a few ways to the farther side, whatever the number of tables, and of those that were changed.
+/// Writers wait for a few round trips to the farther side, however many tables there are or were changed.
 #[test]
 fn a_fence_is_a_few_ways_to_each_side() {
     let fenced = |tables: usize| -> [usize; 2] {
@@ -212,13 +212,13 @@ fn a_fence_is_a_few_ways_to_each_side() {
                 .unwrap();
         }
         let _ = heard(&stage);
-        // Writers are let go here.
+        // Writers may continue here.
         stage.cluster.hold("cutover_moved").unwrap();
         split.wait_held("cutover_moved", LIMIT).unwrap();
         let ways = [&stage.source, &stage.target].map(|relay| {
             let heard = relay.heard();
             tell("a fence", &heard);
-            // A worker that a busy machine has held up asks both sides once more whether they are there.
+            // If a busy machine has delayed the worker, it asks both sides once more whether they are there.
             heard.iter().filter(|heard| heard.text.trim_matches(char::from(0)) != "SELECT 1").count()
         });
         stage.cluster.fault("").unwrap();
@@ -231,7 +231,7 @@ fn a_fence_is_a_few_ways_to_each_side() {
     }
 }
 
-/// What tables look like is asked anew where something may be another, on either side, and not in each step.
+/// The form of tables is read again where something may have changed, on either side, and not in each step.
 #[test]
 #[ignore = "make test-all: what is asked anew; make test has ddl::fingerprints::what_a_look_was_read_from_has_another_number_once_it_changes"]
 fn a_step_looks_at_tables_again_where_they_may_have_changed() {
@@ -251,7 +251,7 @@ fn a_step_looks_at_tables_again_where_they_may_have_changed() {
     ];
     for (server, change) in changes {
         stage.cluster.servers[server].superuser(DATABASE).unwrap().batch_execute(change).unwrap();
-        // Steps from before it may be heard first.
+        // Steps from before the change may be heard first.
         wait::until("a step to look again", LIMIT, || {
             write(&stage);
             Ok((looks(&heard(&stage)) > 0).then_some(()))
@@ -260,18 +260,18 @@ fn a_step_looks_at_tables_again_where_they_may_have_changed() {
         some_steps(&stage);
         assert_eq!(looks(&some_steps(&stage)), 0, "{change}");
     }
-    // Whether it can be drawn from is the same.
+    // This does not change whether the sequence can be drawn from.
     let raised = "ALTER SEQUENCE t1_id_seq RESTART WITH 1000";
     stage.cluster.servers[0].superuser(DATABASE).unwrap().batch_execute(raised).unwrap();
     assert_eq!(looks(&some_steps(&stage)), 0);
 }
 
-fn looks(heard: &[Heard]) -> usize {
+fn looks(heard: &[Request]) -> usize {
     heard.iter().filter(|heard| heard.text.contains("EXECUTE observe")).count()
 }
 
-/// What is heard in some steps, which writes make frequent.
-fn some_steps(stage: &Stage) -> Vec<Heard> {
+/// Returns what is asked in some steps. Writes make them frequent.
+fn some_steps(stage: &RelayedCluster) -> Vec<Request> {
     let mut all = Vec::new();
     wait::until("some steps", LIMIT, || {
         write(stage);
@@ -282,16 +282,16 @@ fn some_steps(stage: &Stage) -> Vec<Heard> {
     all
 }
 
-fn steps_of(heard: &[Heard]) -> usize {
+fn steps_of(heard: &[Request]) -> usize {
     heard.iter().filter(|heard| heard.text.contains("ISOLATION LEVEL REPEATABLE READ")).count()
 }
 
-fn write(stage: &Stage) {
+fn write(stage: &RelayedCluster) {
     let mut source = stage.cluster.servers[0].superuser(DATABASE).unwrap();
     source.batch_execute("UPDATE t0 SET v = 'again' WHERE tenant = 'moves' AND id = 1").unwrap();
 }
 
-/// The source's tables that have triggers of a split.
+/// Returns the source's tables that have triggers of a split.
 fn captured(cluster: &Cluster) -> String {
     let tables = "SELECT coalesce(string_agg(DISTINCT c.relname, ' '), '') FROM pg_trigger t
         JOIN pg_class c ON c.oid = t.tgrelid WHERE NOT t.tgisinternal AND c.relname ~ '^t[0-9]'";

@@ -1,4 +1,4 @@
-//! Splits of every scope under load: buckets, ranges, everything on a shard.
+//! Splits of every scope under load: buckets, ranges, and everything on a shard.
 
 use shardmaster_tests::cluster::{Cluster, DATABASE, MOVER, OWNER};
 use shardmaster_tests::fixture::{load, splits_under_load as under_load, to_pending};
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 const LIMIT: Duration = Duration::from_secs(300);
 
-/// Rows that a shard holds.
+/// Returns the number of rows that a shard holds.
 fn rows(cluster: &Cluster, shard: usize) -> i64 {
     let query = "SELECT count(*) FROM accounts";
     cluster.owner_of(&cluster.shards[shard]).unwrap().query_one(query, &[]).unwrap().get(0)
@@ -107,8 +107,8 @@ fn several_shards_one_after_the_other_into_one() {
     assert_eq!((rows(&cluster, 0), rows(&cluster, 1)), (0, 0));
 }
 
-/// The target's tables are newer: wider types, a column with a default, one that is
-/// computed from the source's row, and one less.
+/// The target's tables are newer. They have wider types, a column with a default, one that is computed from
+/// the source's row, and one column less.
 #[test]
 fn tables_migrate_on_the_way() {
     let cluster = Cluster::servers(2, &[]).unwrap();
@@ -140,7 +140,7 @@ fn tables_migrate_on_the_way() {
     map("label", Some("'order ' || no_such_column")).unwrap();
     assert!(refused().contains("no_such_column"), "{}", refused());
     map("label", Some("'order ' || ref")).unwrap();
-    // That the target rounds no amount is all that is left.
+    // The only finding left is that the target does not round amounts.
     assert!(split.findings().unwrap().iter().all(|found| found.contains("\"amount\"")), "{}", refused());
     split.accept_remarks().unwrap();
     assert_eq!(refused(), "");
@@ -156,7 +156,7 @@ fn tables_migrate_on_the_way() {
     workload.stop().unwrap();
     let report = workload.report(&cluster).unwrap();
     assert!(report.is_clean(), "{report}");
-    // What came over, by copy or as a change, is computed; what clients write is theirs.
+    // Rows that were copied or changed by the split have computed values; clients write their own.
     let mut target = cluster.owner_of(&cluster.shards[1]).unwrap();
     let query = "SELECT count(*) FILTER (WHERE label IS NOT NULL) > 2000,
                         count(*) FILTER (WHERE label <> 'order ' || ref),
@@ -165,7 +165,7 @@ fn tables_migrate_on_the_way() {
     assert_eq!((row.get::<_, bool>(0), row.get::<_, i64>(1), row.get::<_, i64>(2)), (true, 0, 0));
 }
 
-/// Which schema's hash the mover's sessions on a shard call.
+/// Returns the schemas whose hash the mover's sessions on a shard call.
 fn hashes(cluster: &Cluster, shard: usize) -> Vec<String> {
     let query = "SELECT DISTINCT substring(prosrc FROM 'THEN (.*)\\.shard_for') FROM pg_proc
                   WHERE proname = 'shard_for' AND pronamespace::regnamespace::text LIKE 'pg_temp%'";
@@ -175,8 +175,8 @@ fn hashes(cluster: &Cluster, shard: usize) -> Vec<String> {
 
 const INSTALLED: &str = include_str!("../../../sql/agent/installed_hash.sql");
 
-/// Whoever owns the schema of a shard's extension may give its name to another one: the mover calls nothing in it, unless it is
-/// a superuser's or the mover's own.
+/// The owner of an extension's schema on a shard may give its name to another schema. The mover calls
+/// functions only in schemas of a superuser or its own.
 fn only_of_trusted_schemas(cluster: &Cluster) {
     let mut admin = cluster.servers[0].superuser(DATABASE).unwrap();
     let mut mover = cluster.servers[0].connect(DATABASE, MOVER).unwrap();
@@ -204,7 +204,7 @@ fn only_of_trusted_schemas(cluster: &Cluster) {
         .unwrap();
 }
 
-/// A shard that happens to have the extension hashes with it, until it goes.
+/// A shard that has the extension hashes with it, until it is dropped.
 #[test]
 #[ignore = "make test-all: hashing alone; make test has split::native_capture::no_change_goes_by_whatever_is_done_to_table_and_function"]
 fn an_extension_on_a_shard_may_go_while_buckets_move() {
@@ -215,7 +215,7 @@ fn an_extension_on_a_shard_may_go_while_buckets_move() {
         .unwrap();
     shard.batch_execute(&format!("GRANT USAGE ON SCHEMA \"its own\" TO {MOVER}")).unwrap();
     only_of_trusted_schemas(&cluster);
-    // The other one has it, too, in a schema of somebody's.
+    // The other shard has the extension, too, in a schema of another role.
     cluster.servers[1]
         .superuser(DATABASE)
         .unwrap()
@@ -250,8 +250,7 @@ fn an_extension_on_a_shard_may_go_while_buckets_move() {
     assert!(report.is_clean(), "{report}");
 }
 
-/// Two splits bring back two parts of a range at once: each leaves of the redirect what the
-/// other one has left.
+/// Two splits bring back two parts of a range at once. Each leaves the part of the redirect that the other one needs.
 #[test]
 #[ignore = "make test-all: two splits at once; make test has routing::guard_splits::a_range_goes_between_guarded_namespaces_and_a_part_comes_back"]
 fn two_parts_of_a_range_come_back_at_once() {
@@ -285,7 +284,7 @@ fn two_parts_of_a_range_come_back_at_once() {
     for split in &back {
         split.wait_held("cutover_decided", LIMIT).unwrap();
     }
-    // Both have to wait for the redirect's table, and so come to it at the same time.
+    // Both have to wait for the redirect's table, so they reach it at the same time.
     let guard = "shardmaster_agent.left_1";
     let mut shard = cluster.owner_of(&cluster.shards[0]).unwrap();
     let mut lock = shard.transaction().unwrap();

@@ -1,11 +1,12 @@
-//! Tables in places of every kind: shard-by columns of each type and strategy, and settings of servers, roles and writers that change how values are written.
+//! Shard-by columns of each type and strategy, and settings of servers, roles and writers that change how
+//! values are written.
 
 use shardmaster_tests::cluster::{Cluster, DATABASE};
 use shardmaster_tests::env::{at_most, is_long_run};
-use shardmaster_tests::zoo::drive::{self, Drive, Place};
+use shardmaster_tests::zoo::driver::{self, Driver, ShardDatabase};
 use shardmaster_tests::zoo::{Case, keys, settings, values};
 
-/// A table by a column of the type; rows of the keys that `row` makes of i.
+/// Returns a table with a shard-by column of the type. Its keys are `key`, an expression over i.
 fn by(table: &str, type_name: &str, key: &str) -> Case {
     let ddl = format!(
         "DO $$ BEGIN CREATE TYPE mood AS ENUM ('k1', 'k2', 'k3', 'k4', 'k5', 'k6', 'k7', 'k8', 'k9', 'k10'); EXCEPTION WHEN duplicate_object THEN END $$;
@@ -26,7 +27,7 @@ fn by(table: &str, type_name: &str, key: &str) -> Case {
             rows(from),
             format!("UPDATE {{t}} SET v = v || 'x' WHERE id % 3 = {moment}"),
             format!("DELETE FROM {{t}} WHERE id % 5 = {moment}"),
-            // From a key that may move to one that may stay, and back.
+            // Rows move from a key that may move to one that may stay, and back.
             exchange(from + 3, 0, 1),
             exchange(from + 4, 1, 0),
         ];
@@ -34,7 +35,7 @@ fn by(table: &str, type_name: &str, key: &str) -> Case {
     case
 }
 
-/// One row goes from one of the keys, in their order, to another.
+/// Returns an update that moves one row between two keys, given by their order.
 fn exchange(id: i32, from: usize, to: usize) -> String {
     let key =
         |at: usize| format!("(SELECT tenant FROM {{t}} GROUP BY tenant ORDER BY tenant LIMIT 1 OFFSET {at})");
@@ -45,13 +46,13 @@ fn exchange(id: i32, from: usize, to: usize) -> String {
     )
 }
 
-/// One keyspace, whose tables have all types of a family.
+/// A keyspace whose tables have all types of a family.
 struct Family {
     key_type: &'static str,
     /// Keys 1 to 10, as an expression over i.
     key: &'static str,
     types: &'static [&'static str],
-    /// Those that only a directory can have.
+    /// Types that only a directory may have.
     of_directory: &'static [&'static str],
 }
 
@@ -79,7 +80,7 @@ fn cases(family: &Family, name: &str, is_directory: bool) -> Vec<Case> {
     types.map(|(number, type_name)| by(&format!("{name}_{number}"), type_name, family.key)).collect()
 }
 
-/// Every second key moves, of those that are texts in their order the first ones.
+/// Makes a keyspace. Every second key moves, or the first ones in order if the keys are texts.
 fn keyspace(cluster: &Cluster, family: &Family, strategy: &str, name: &str) -> (String, String) {
     let mut master = cluster.superuser().unwrap();
     let key_type = family.key_type;
@@ -159,32 +160,32 @@ fn keyspace(cluster: &Cluster, family: &Family, strategy: &str, name: &str) -> (
     }
 }
 
-/// Tables of all types of a family in one keyspace of each strategy.
+/// Tables of all types of a family are in one keyspace of each strategy.
 #[test]
 fn shard_by_columns_of_each_type_and_strategy() {
-    let cluster = drive::cluster().unwrap();
+    let cluster = driver::cluster().unwrap();
     for (at, strategy) in ["directory", "hash", "range"].into_iter().enumerate() {
         for (number, family) in FAMILIES.iter().enumerate() {
-            // Each strategy with a family of its own, and in long runs with each.
+            // Each strategy gets one family, and all of them in long runs.
             if !is_long_run() && number != [1, 4, 0][at] {
                 continue;
             }
             let name = format!("{strategy}_{number}");
             let (plan, moved) = keyspace(&cluster, family, strategy, &name);
             let cases = cases(family, &name, strategy == "directory");
-            let drive = Drive::new(&cluster, &name);
+            let drive = Driver::new(&cluster, &name);
             let split = drive.plan(&cases, Some(&plan)).unwrap();
             drive.run(&split, &cases, &moved).map_err(|e| e.context(&name)).unwrap();
         }
     }
 }
 
-/// What is of another family than the keyspace or the other tables, and what has no text
-/// of its own, in each strategy.
+/// Types of another family than the keyspace's or the other tables', and types without a text form of their
+/// own, in each strategy.
 #[test]
 #[ignore = "make test-all: types of another family; make test has check::refusals::blanks_at_the_end_are_told_of_alike_by_routes_and_columns"]
 fn shard_by_columns_of_another_family_are_refused() {
-    let cluster = drive::cluster().unwrap();
+    let cluster = driver::cluster().unwrap();
     let others = [
         "date",
         "timestamptz",
@@ -216,10 +217,10 @@ fn shard_by_columns_of_another_family_are_refused() {
                     cases.push(case);
                 }
             }
-            // Comes first by its name, and is right.
+            // This table comes first by its name, and is correct.
             let right = by(&format!("{name}_"), family.types[0], family.key);
             let all: Vec<Case> = cases.iter().cloned().chain([right]).collect();
-            let split = Drive::new(&cluster, &name).plan(&all, Some(&plan)).unwrap();
+            let split = Driver::new(&cluster, &name).plan(&all, Some(&plan)).unwrap();
             let found = split.findings().unwrap();
             for case in &cases {
                 let wanted = format!("source: shard-by columns: public.{}:", case.table);
@@ -239,18 +240,18 @@ fn shard_by_columns_of_another_family_are_refused() {
             );
         }
     }
-    // Two types of a family that writers cannot compare.
+    // Writers cannot compare these two types of one family.
     let mut master = cluster.superuser().unwrap();
     master.batch_execute("SELECT shard_keyspace_add('mixed', 'directory', key_type => 'text')").unwrap();
     master.batch_execute("SELECT shard_assign('k1', 'shard_a', keyspace => 'mixed')").unwrap();
     let cases = [by("mixed_1", "text", "'k' || i"), by("mixed_2", "mood", "'k' || i")];
     let plan = "SELECT shard_split_plan('shard_a', 'shard_b', '{k1}', keyspace => 'mixed')";
-    let split = Drive::new(&cluster, "mixed").plan(&cases, Some(plan)).unwrap();
+    let split = Driver::new(&cluster, "mixed").plan(&cases, Some(plan)).unwrap();
     let found = split.findings().unwrap();
     assert!(found.iter().any(|finding| finding.contains("shard-by columns: public.mixed_1")), "{found:#?}");
 }
 
-/// Settings that change how values are written and read, as odd as they can be.
+/// Settings that change how values are written and read, as odd as possible.
 const ODD: &[&str] = &[
     "DateStyle = 'SQL, DMY'",
     "IntervalStyle = 'sql_standard'",
@@ -283,7 +284,7 @@ const ODD: &[&str] = &[
     "plpgsql.check_asserts = off",
 ];
 
-/// Those that only the mover has: writers would fail by them without any split.
+/// Settings that only the mover gets. Writers would fail because of them even without a split.
 const ODD_FOR_MOVERS: &[&str] = &[
     "client_encoding = 'LATIN1'",
     "default_transaction_read_only = on",
@@ -304,7 +305,7 @@ const ODD_SCHEMA: &str = "CREATE SCHEMA odd; GRANT USAGE ON SCHEMA odd TO PUBLIC
     CREATE FUNCTION odd.now() RETURNS timestamptz LANGUAGE sql AS 'SELECT NULL::timestamptz';
     CREATE FUNCTION odd.nextval(regclass) RETURNS bigint LANGUAGE sql AS 'SELECT 1::bigint'";
 
-/// A setting that nobody has thought about may lose rows, as gin_fuzzy_search_limit does.
+/// A setting that nobody has considered may lose rows, as gin_fuzzy_search_limit does.
 #[test]
 fn every_setting_is_pinned_or_judged() {
     let cluster = Cluster::servers(1, &["fsync = off"]).unwrap();
@@ -326,9 +327,9 @@ fn every_setting_is_pinned_or_judged() {
 #[test]
 #[ignore = "make test-all: values under odd settings; make test has every_setting_is_pinned_or_judged"]
 fn odd_settings_of_both_sides_and_of_writers() {
-    let (cluster, has) = drive::furnished().unwrap();
+    let (cluster, has) = driver::furnished().unwrap();
     for server in 0..2 {
-        let place = Place::of(&cluster, server);
+        let place = ShardDatabase::of(&cluster, server);
         let mut session = place.session(&cluster).unwrap();
         session.batch_execute("LOAD 'plpgsql'").unwrap();
         session.batch_execute(ODD_SCHEMA).unwrap();
@@ -351,7 +352,7 @@ fn odd_settings_of_both_sides_and_of_writers() {
         changes.extend(odd.iter().chain(&plain).map(|statement| statement.to_string()));
     }
     let writer = "SET search_path = odd, pg_catalog, public";
-    let drive = Drive { writer, ..Drive::new(&cluster, "default") };
+    let drive = Driver { writer, ..Driver::new(&cluster, "default") };
     let split = drive.plan(&cases, None).unwrap();
-    drive.run(&split, &cases, drive::MOVES).unwrap();
+    drive.run(&split, &cases, driver::MOVES).unwrap();
 }

@@ -1,4 +1,4 @@
-//! Windows of few rows, which come over as values of statements: what a COPY of the same rows may, they may.
+//! Windows of few rows, which are sent as values of statements. They may do what a COPY of the same rows may.
 
 use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE, OWNER};
 use shardmaster_tests::fixture::{
@@ -6,11 +6,11 @@ use shardmaster_tests::fixture::{
 };
 use shardmaster_tests::wait;
 use shardmaster_tests::zoo::Case;
-use shardmaster_tests::zoo::drive::{self, Drive, Place};
+use shardmaster_tests::zoo::driver::{self, Driver, ShardDatabase};
 
 const CHANGED: &str = "UPDATE items SET val = 'later' WHERE tenant = 'moves' AND id <= 120";
 
-/// Longer than any other statement may take, and not longer than a COPY.
+/// These take longer than any other statement may, and not longer than a COPY.
 #[test]
 fn a_target_that_is_slow_with_them_is_waited_for() {
     let cluster = cluster(&["shardmaster.remote_timeout = '1s'"]);
@@ -49,7 +49,7 @@ fn with_tables(count: usize, config: &[&str]) -> Cluster {
     cluster
 }
 
-/// One table's rows count by themselves, though those of all are read together.
+/// The rows of each table count separately, although those of all tables are read together.
 #[test]
 #[ignore = "make test-all: several tables; make test has cutover::deadlines::a_big_row_changed_before_the_fence_gives_the_cutover_up"]
 fn the_size_that_a_cutover_may_bring_over_is_a_tables() {
@@ -61,7 +61,7 @@ fn the_size_that_a_cutover_may_bring_over_is_a_tables() {
     split.call("cutover").unwrap();
     split.wait_held("cutover_disabled", LIMIT).unwrap();
     let mut writer = client(&cluster);
-    // 29 kB, in which nothing can be compressed: 1.1 MB of all of them.
+    // Each value has 29 kB that cannot be compressed, so all of them have 1.1 MB.
     let long = "(SELECT string_agg(md5(i::text), '') FROM generate_series(1, 900) i)";
     for name in (0..TABLES).map(table) {
         let update = format!("UPDATE {name} SET val = {long} WHERE tenant = 'moves' AND id = 2");
@@ -77,15 +77,15 @@ fn the_size_that_a_cutover_may_bring_over_is_a_tables() {
     }
 }
 
-/// The target's encoding has no such character: the error is of the table that has it.
+/// The target's encoding does not have the character. The error names the table that has it.
 #[test]
 #[ignore = "make test-all: which table is named; make test has split::encodings::encodings"]
 fn a_text_that_the_target_cannot_have_is_told_of_its_own_table() {
-    let cluster = drive::cluster().unwrap();
+    let cluster = driver::cluster().unwrap();
     let korean = "SELECT shard_keyspace_add('korean', 'directory', key_type => 'text')";
     cluster.superuser().unwrap().batch_execute(korean).unwrap();
-    let target = Place::create(&cluster, 1, "EUC_KR").unwrap();
-    let drive = Drive { target, ..Drive::new(&cluster, "korean") };
+    let target = ShardDatabase::create(&cluster, 1, "EUC_KR").unwrap();
+    let drive = Driver { target, ..Driver::new(&cluster, "korean") };
     let cases = ["first", "second"].map(|name| {
         let ddl = "CREATE TABLE {t} (tenant text, id int, v text, PRIMARY KEY (tenant, id))";
         Case { fill: vec!["INSERT INTO {t} VALUES ('moves', 1, '한')".into()], ..Case::table(name, ddl) }
@@ -104,7 +104,7 @@ fn a_text_that_the_target_cannot_have_is_told_of_its_own_table() {
     assert_eq!(arrived, "국국");
 }
 
-/// A COPY writes NULL into a column of the target's own, whatever its domain says, and a statement does not.
+/// A COPY writes NULL into a column that only the target has, whatever its domain requires, and a statement does not.
 #[test]
 fn a_domain_that_nothing_fills_is_refused_or_left_as_it_is() {
     let cluster = cluster(&[]);

@@ -1,41 +1,41 @@
-//! Chunks that are copied at the same time, where one session of several is lost, or a server has no room for as many.
+//! Chunks are copied at the same time, and one of several sessions is lost, or a server has no room for all of them.
 
 use shardmaster_tests::cluster::{CLIENT, DATABASE};
+use shardmaster_tests::copy_streams::{
+    TABLE, busy_writers, fill, stage, to_backfill, to_dual_write, wait_until_they_end,
+};
 use shardmaster_tests::fixture::{
     LIMIT, by_superuser, by_superusers, cut_over_and_compare, plan, rows, source, state_of,
 };
 use shardmaster_tests::random::Random;
 use shardmaster_tests::split::Split;
-use shardmaster_tests::streaming::{
-    TABLE, busy_writers, fill, stage, to_backfill, to_dual_write, wait_until_they_end,
-};
 use shardmaster_tests::wait;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// How many workers the split has had.
+/// Returns how many workers the split has had.
 fn generation(split: &Split<'_>) -> i64 {
     let query = "SELECT generation FROM shardmaster.split_plan WHERE id = $1";
     split.superuser().unwrap().query_one(query, &[&split.id]).unwrap().get(0)
 }
 
-/// The step's session ends while a stream waits for its lock: there is nothing that the stream could read, and another
-/// worker begins anew.
+/// The step's session ends while a stream waits for its lock. The stream has nothing to read then, and
+/// another worker starts again.
 #[test]
 #[ignore = "make test-all: one session of several; make test has split::streams::a_worker_that_ends_goes_on"]
 fn a_snapshot_that_is_gone_is_taken_again() {
     let cluster = stage(TABLE, 3, &[]);
     fill(&cluster, [1001, 50000]);
     let split = plan(&cluster);
-    // The first step of all copies by itself.
+    // The very first step copies alone.
     cluster.hold("streams_copied").unwrap();
     to_backfill(&split);
     split.wait_held("streams_copied", LIMIT).unwrap();
     cluster.hold("step_snapshot").unwrap();
     split.wait_held("step_snapshot", LIMIT).unwrap();
     let before = generation(&split);
-    // Of the readers, the one that is within a transaction.
+    // Of the readers, this is the one in a transaction.
     let query = "SELECT pid FROM pg_stat_activity WHERE application_name LIKE 'shardmaster split % reader' AND xact_start IS NOT NULL";
     let reader: i32 = source(&cluster).query_one(query, &[]).unwrap().get(0);
     let waits = |count: usize, then: &str| {
@@ -69,7 +69,7 @@ fn a_snapshot_that_is_gone_is_taken_again() {
     cut_over_and_compare(&cluster, &split);
 }
 
-/// Every stream locks every partition. A server whose table of locks is full is copied to by fewer.
+/// Every stream locks every partition. If a server's lock table is full, fewer streams copy.
 #[test]
 #[ignore = "make test-all: a server's own limit; make test has split::stream_locks::for_want_of_locks_there_are_fewer_which_is_said"]
 fn a_table_of_locks_that_is_full_gets_fewer_streams() {
@@ -91,7 +91,7 @@ fn a_table_of_locks_that_is_full_gets_fewer_streams() {
     cut_over_and_compare(&cluster, &split);
 }
 
-/// Each of several streams has room for a row as long as one may be.
+/// Each of several streams has room for a row of the maximum length.
 #[test]
 #[ignore = "make test-all: several long rows; make test has split::long_rows::a_worker_takes_twice_the_longest_row"]
 fn long_rows_go_over_at_the_same_time() {
@@ -119,7 +119,7 @@ fn long_rows_go_over_at_the_same_time() {
     cut_over_and_compare(&cluster, &split);
 }
 
-/// A row that somebody else is about to write is waited for as by a step alone.
+/// The split waits for a row that another transaction is writing as long as a step alone would.
 #[test]
 #[ignore = "make test-all: rows of others in the way; make test has split::streams::a_worker_that_ends_goes_on"]
 fn streams_wait_for_rows_as_long_as_a_step() {
@@ -133,7 +133,7 @@ fn streams_wait_for_rows_as_long_as_a_step() {
     split.wait_held("streams_begun", LIMIT).unwrap();
     let before = generation(&split);
     let mut other = cluster.servers[1].superuser(DATABASE).unwrap();
-    // Of the second chunk.
+    // The row has a value of the second chunk.
     other.batch_execute("BEGIN; INSERT INTO items VALUES ('stays', 1, 'x', 12001)").unwrap();
     cluster.fault("").unwrap();
     std::thread::sleep(Duration::from_millis(900));
@@ -143,7 +143,7 @@ fn streams_wait_for_rows_as_long_as_a_step() {
     cut_over_and_compare(&cluster, &split);
 }
 
-/// Whoever wants fewer streams gets the sessions back.
+/// If fewer streams are configured, the other sessions are closed.
 #[test]
 #[ignore = "make test-all: a setting that changes; make test has split::stream_locks::for_want_of_locks_there_are_fewer_which_is_said"]
 fn fewer_streams_have_fewer_sessions() {
@@ -164,8 +164,8 @@ fn fewer_streams_have_fewer_sessions() {
     cut_over_and_compare(&cluster, &split);
 }
 
-/// Whoever waits for the target's tables when a step commits is waited for by nobody: the step takes its locks again behind
-/// him, while its streams keep him waiting.
+/// No stream waits behind a session that waits for the target's tables when a step commits. The step would
+/// take its locks again after that session, while its streams keep it waiting.
 #[test]
 #[ignore = "make test-all: the target's side; make test has split::stream_locks::nobody_comes_to_a_table_of_a_round_between_its_locks"]
 fn whoever_waits_for_the_target_comes_first() {
@@ -185,7 +185,7 @@ fn whoever_waits_for_the_target_comes_first() {
     let waits = "SELECT count(*) > 0 FROM pg_locks WHERE relation = 'items'::regclass AND NOT granted";
     let mut target = cluster.servers[1].superuser(DATABASE).unwrap();
     wait::until_true(&mut target, "somebody to wait for the table", LIMIT, waits).unwrap();
-    // The round is given up, and the next step copies by itself: only then there is another one.
+    // The round is aborted, and the next step copies alone. The next round comes only after that.
     cluster.hold("step_durable").unwrap();
     split.wait_held("step_durable", LIMIT).unwrap();
     locker.join().unwrap();
@@ -203,7 +203,8 @@ const REFERENCED: &str = "CREATE TABLE items (tenant text, id int, val text, cod
      CREATE TABLE notes (tenant text, id int, item int, PRIMARY KEY (tenant, id),
          FOREIGN KEY (item, tenant) REFERENCES items (id, tenant) ON DELETE CASCADE)";
 
-/// Rows that reference those of another chunk, values that two rows exchange, and ids that change from block to block.
+/// Returns changes of rows that reference another chunk, of values that two rows exchange, and of rows that
+/// move between blocks.
 fn exchange(random: &mut Random) -> String {
     let [one, other] = [(); 2].map(|()| 1001 + random.below(20_000));
     let of = |id: usize| format!("tenant = 'moves' AND id = {id}");
@@ -228,7 +229,7 @@ fn exchange(random: &mut Random) -> String {
     }
 }
 
-/// Tables that reference each other, and hold their rows to more than a key, while clients write.
+/// Tables reference each other and have more constraints than a key, while clients write.
 #[test]
 #[ignore = "make test-all: what tables promise; make test has split::streams::a_worker_that_ends_goes_on"]
 fn what_tables_promise_holds_of_streams() {

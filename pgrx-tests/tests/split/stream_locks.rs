@@ -1,18 +1,18 @@
-//! Chunks that are copied at the same time: what each of their sessions has locked, and since when.
+//! Chunks are copied at the same time: which locks each of their sessions has, and since when.
 
 use postgres::Client;
 use shardmaster_tests::cluster::{CLIENT, DATABASE};
+use shardmaster_tests::copy_streams::{TABLE, busy_writers, fill, stage, to_backfill};
 use shardmaster_tests::fixture::{LIMIT, by_owner, cut_over_and_compare, plan, source};
-use shardmaster_tests::stage::Stage;
-use shardmaster_tests::streaming::{TABLE, busy_writers, fill, stage, to_backfill};
+use shardmaster_tests::relayed_cluster::RelayedCluster;
 
 const IDS: [i32; 2] = [1001, 25_000];
 const FEW_IDS: [i32; 2] = [1001, 5_000];
 
-/// Room for 1600 locks: a quarter of it is the streams'.
+/// There is room for 1600 locks, and streams may use a quarter of it.
 const LITTLE_ROOM: [&str; 2] = ["max_connections = 25", "max_locks_per_transaction = 64"];
 
-/// Many tables beside a big one, each of which is locked by the step: a stream locks those of its chunk.
+/// The step locks many tables beside a big one. A stream locks only those of its chunk.
 #[test]
 #[ignore = "make test-all: many other tables; make test has split::streams::a_worker_that_ends_goes_on"]
 fn a_big_table_among_many_has_all_streams() {
@@ -37,7 +37,7 @@ fn a_big_table_among_many_has_all_streams() {
     cut_over_and_compare(&cluster, &split);
 }
 
-/// The tables that somebody else could alter on the target now.
+/// Finds the tables that another session could alter on the target now.
 const FREE: &str = "DO $$ DECLARE t text; BEGIN
     CREATE TEMP TABLE IF NOT EXISTS free (name text); TRUNCATE free;
     FOR t IN SELECT relname FROM pg_class WHERE relname ~ '^(f[0-9]|items)$' AND relkind = 'r' LOOP
@@ -49,8 +49,8 @@ const FREE: &str = "DO $$ DECLARE t text; BEGIN
         END;
     END LOOP; END $$";
 
-/// Behind the step's commit and before it has its locks again nobody comes to a table that the round writes to: not to
-/// those of its own chunk either.
+/// After the step's commit, and before it has its locks again, no session gets a table that the round writes
+/// to, not even one of the step's own chunk.
 #[test]
 fn nobody_comes_to_a_table_of_a_round_between_its_locks() {
     let others: String = (0..8)
@@ -93,7 +93,8 @@ fn nobody_comes_to_a_table_of_a_round_between_its_locks() {
     cut_over_and_compare(&cluster, &split);
 }
 
-/// Whoever comes to a table while neither the step nor a stream has it locked any more is seen before anything is written there.
+/// If a session changes a table while neither the step nor a stream has it locked, this is noticed before
+/// anything is written there.
 #[test]
 #[ignore = "make test-all: streams that are lost; make test has nobody_comes_to_a_table_of_a_round_between_its_locks"]
 fn where_streams_are_lost_between_locks_nothing_is_written() {
@@ -101,17 +102,17 @@ fn where_streams_are_lost_between_locks_nothing_is_written() {
     const SPY: &str = "CREATE SEQUENCE seen; GRANT ALL ON SEQUENCE seen TO PUBLIC;
         CREATE FUNCTION spy() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM nextval('seen'); RETURN NEW; END $$;
         CREATE TRIGGER spy BEFORE INSERT ON items FOR EACH ROW EXECUTE FUNCTION spy(); ALTER TABLE items ENABLE ALWAYS TRIGGER spy";
-    let stage = Stage::of(stage(TABLE, 3, &["shardmaster.remote_timeout = '1s'"]));
+    let stage = RelayedCluster::of(stage(TABLE, 3, &["shardmaster.remote_timeout = '1s'"]));
     let cluster = &stage.cluster;
     fill(cluster, IDS);
     let split = plan(cluster);
     cluster.hold("streams_begun").unwrap();
     to_backfill(&split);
     split.wait_held("streams_begun", LIMIT).unwrap();
-    // The worker does not hear of it.
+    // The worker does not notice that they end.
     stage.target.silence_later("writer");
     let mut target = cluster.servers[1].superuser(DATABASE).unwrap();
-    // The step has committed: what is within a transaction is the streams'.
+    // The step has committed, so the open transactions are those of the streams.
     assert_eq!(target.query(END, &[]).unwrap().len(), 2);
     by_owner(cluster, 1, SPY);
     cluster.fault("").unwrap();
@@ -126,7 +127,7 @@ fn where_streams_are_lost_between_locks_nothing_is_written() {
     cut_over_and_compare(cluster, &split);
 }
 
-/// Partitions of one table are locked together, and where there is no room for that there are fewer streams.
+/// Partitions of one table are locked together. If there is no room for that, there are fewer streams.
 #[test]
 fn for_want_of_locks_there_are_fewer_which_is_said() {
     let leaves: String = (0..80)

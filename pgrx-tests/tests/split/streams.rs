@@ -1,29 +1,29 @@
-//! Chunks that are copied at the same time: whatever clients do to their rows meanwhile, and whoever fails between two
-//! of them, the target has each row once, as it is.
+//! Chunks are copied at the same time. Whatever clients do to their rows meanwhile, and whatever fails
+//! between two chunks, the target has each row once and unchanged.
 
 use postgres::Client;
 use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE, MOVER};
+use shardmaster_tests::copy_streams::{TABLE, busy_writers, fill, stage, to_backfill, wait_until_they_end};
 use shardmaster_tests::env::is_long_run;
 use shardmaster_tests::fixture::{
     LIMIT, by_owner, by_superuser, cut_over_and_compare, plan, rows, source, state_of,
 };
 use shardmaster_tests::random::{Random, seed};
 use shardmaster_tests::relay::Relay;
+use shardmaster_tests::relayed_cluster::RelayedCluster;
 use shardmaster_tests::server::Stop;
+use shardmaster_tests::single_fault::SingleFault;
 use shardmaster_tests::split::Split;
-use shardmaster_tests::stage::Stage;
-use shardmaster_tests::streaming::{TABLE, busy_writers, fill, stage, to_backfill, wait_until_they_end};
-use shardmaster_tests::strike::Strike;
 use shardmaster_tests::wait;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
-/// With a constraint for whose values rows contend.
+/// The table has a constraint for whose values rows compete.
 const UNIQUE: &str = "CREATE TABLE items (tenant text, id int, val text, code int, PRIMARY KEY (id, tenant), UNIQUE (code, tenant))";
-/// Three chunks, and one more.
+/// The rows fill three chunks, and one more.
 const IDS: [i32; 2] = [1001, 25_000];
-/// The same where each of twelve leaves is a chunk.
+/// The number of rows for a table with twelve leaves, each of which is a chunk.
 const FEW: i32 = 4_000;
 const FEW_IDS: [i32; 2] = [1001, 5_000];
 
@@ -52,7 +52,7 @@ impl Writer {
             let (mut random, mut done) = (Random::new(seed), 0);
             let mut session: Option<Client> = None;
             while !is_over.load(Ordering::Relaxed) {
-                // Its server may be away for a while.
+                // The server may be down for a while.
                 let Some(client) = session.as_mut() else {
                     session = config.connect(postgres::NoTls).ok();
                     std::thread::sleep(std::time::Duration::from_millis(5));
@@ -78,7 +78,7 @@ impl Writer {
         Writer { stop, thread: Some(thread) }
     }
 
-    /// How many of its transactions were committed.
+    /// Returns how many of its transactions were committed.
     fn end(mut self) -> u64 {
         self.stop.store(true, Ordering::Relaxed);
         self.thread.take().unwrap().join().unwrap()
@@ -89,17 +89,17 @@ fn statement(random: &mut Random) -> String {
     let [one, other] = [(); 2].map(|()| 1001 + random.below(usize::try_from(FEW).unwrap()));
     let of = |id: usize| format!("tenant = 'moves' AND id = {id}");
     match random.below(6) {
-        // To another block.
+        // The row moves to another block.
         0 => format!("UPDATE items SET val = repeat('y', 1100) || {} WHERE {}", random.below(1000), of(one)),
         1 => format!("DELETE FROM items WHERE {}", of(one)),
         2 => format!("INSERT INTO items VALUES ('moves', {one}, 'again', {one}) ON CONFLICT DO NOTHING"),
-        // Another row's value, in one statement with that one's end.
+        // The row gets another row's value in the transaction that deletes that row.
         3 => format!(
             "BEGIN; DELETE FROM items WHERE {}; UPDATE items SET code = {other} WHERE {}; COMMIT",
             of(other),
             of(one)
         ),
-        // Each the other's.
+        // Two rows exchange their values.
         4 => format!(
             "BEGIN;
              UPDATE items SET code = -code WHERE tenant = 'moves' AND id IN ({one}, {other}) AND code > 0;
@@ -111,7 +111,7 @@ fn statement(random: &mut Random) -> String {
     }
 }
 
-/// The chunks come over by sessions of their own, and are committed in their order.
+/// Each chunk is copied by a session of its own, and chunks are committed in their order.
 #[test]
 #[ignore = "make test-all: no fault; make test has a_worker_that_ends_goes_on"]
 fn streams_copy_at_the_same_time() {
@@ -129,13 +129,13 @@ fn streams_copy_at_the_same_time() {
     let writer = Writer::start(&cluster, 1);
     cluster.fault("").unwrap();
     split.wait("cutover_pending", LIMIT).unwrap();
-    // None of them is needed for what follows.
+    // None of them is needed from here on.
     wait_until_they_end(&cluster);
     cut_over_and_compare(&cluster, &split);
     assert!(writer.end() > 0);
 }
 
-/// A table of twelve leaves, each of them a chunk.
+/// Returns a table with twelve leaves, each of which is a chunk.
 fn leaves() -> String {
     let leaf =
         |n| format!("CREATE TABLE items_{n} PARTITION OF items FOR VALUES WITH (modulus 12, remainder {n})");
@@ -146,13 +146,13 @@ fn leaves() -> String {
     )
 }
 
-/// From one server to the other, and with the next one back.
+/// Plans a split from one server to the other. The next one goes back.
 fn plan_from(cluster: &Cluster, from: usize) -> Split<'_> {
     let [source, target] = [from, 1 - from].map(|server| &*cluster.shards[server].key);
     Split::plan(cluster, source, target, &["moves"]).unwrap()
 }
 
-/// While a client writes, the tenant moves with a fault.
+/// Moves the tenant with a fault while a client writes.
 fn survives(cluster: &mut Cluster, (from, seed): (usize, usize), fault: impl FnOnce(&mut Cluster, i64)) {
     let writer = Writer::start_on(cluster, from, seed as u64);
     let id = plan_from(cluster, from).id;
@@ -173,7 +173,7 @@ fn arrives(cluster: &Cluster, split: &Split<'_>, (from, seed): (usize, usize), w
     assert!(rows(cluster, from).is_empty(), "{seed}");
 }
 
-/// Each of them with each kind of fault.
+/// Each of these points is tried with each kind of fault.
 const POINTS: [&str; 3] = ["streams_begun", "streams_copied", "stream_committed"];
 
 #[test]
@@ -181,16 +181,16 @@ fn a_worker_that_ends_goes_on() {
     let mut cluster = stage(&leaves(), 3, &[]);
     fill(&cluster, FEW_IDS);
     let faults = POINTS.iter().flat_map(|point| ["error", "exit", "kill"].map(|action| (*point, action)));
-    // At each point one of them, another one the next time.
+    // One fault is tried at each point, and another one the next time.
     let turn = (seed() % 3) as usize;
     let is_its_turn = |number: usize| (number + number / 3) % 3 == turn;
     let chosen = faults.enumerate().filter(|(number, _)| is_long_run() || is_its_turn(*number));
     for (count, (number, (point, action))) in chosen.enumerate() {
         survives(&mut cluster, (count % 2, number), |cluster, id| {
-            let strike = Strike::arm(cluster, point, action).unwrap();
+            let fault = SingleFault::arm(cluster, point, action).unwrap();
             let mut asks = cluster.superuser().unwrap();
-            strike.by(|| asks.execute("SELECT shard_split_run_backfill($1)", &[&id])).unwrap();
-            strike.wait(LIMIT).unwrap();
+            fault.by(|| asks.execute("SELECT shard_split_run_backfill($1)", &[&id])).unwrap();
+            fault.wait(LIMIT).unwrap();
         });
     }
 }
@@ -214,11 +214,11 @@ fn servers_that_stop_lose_no_chunk() {
     }
 }
 
-/// A line that ends, or falls silent, while chunks come over.
+/// A line ends or falls silent while chunks are copied.
 #[test]
 #[ignore = "make test-all: lines that are lost; make test has a_worker_that_ends_goes_on"]
 fn lines_that_are_lost_lose_no_chunk() {
-    let stage = Stage::of(stage(&leaves(), 3, &["shardmaster.remote_timeout = '1s'"]));
+    let stage = RelayedCluster::of(stage(&leaves(), 3, &["shardmaster.remote_timeout = '1s'"]));
     let cluster = &stage.cluster;
     fill(cluster, FEW_IDS);
     let lost: [fn([&Relay; 2]); 3] =
@@ -242,19 +242,19 @@ fn lines_that_are_lost_lose_no_chunk() {
     }
 }
 
-/// Who waits for a lock on a table waits for one step at most, and streams do not wait behind him.
+/// A session that waits for a lock on a table waits for one step at most, and streams do not wait behind it.
 #[test]
 #[ignore = "make test-all: locks of others; make test has split::stream_locks::nobody_comes_to_a_table_of_a_round_between_its_locks"]
 fn streams_do_not_wait_behind_others() {
     let cluster = filled(3);
     let split = plan(&cluster);
-    // The first step of all copies by itself.
+    // The very first step copies alone.
     cluster.hold("streams_copied").unwrap();
     to_backfill(&split);
     split.wait_held("streams_copied", LIMIT).unwrap();
     cluster.hold("step_snapshot").unwrap();
     split.wait_held("step_snapshot", LIMIT).unwrap();
-    // Behind the step, and before its streams.
+    // The lock is requested after the step, and before its streams.
     let config = cluster.servers[0].config(DATABASE, "postgres");
     let locker = std::thread::spawn(move || {
         let mut session = config.connect(postgres::NoTls).unwrap();
@@ -272,7 +272,7 @@ fn streams_do_not_wait_behind_others() {
     cut_over_and_compare(&cluster, &split);
 }
 
-/// Rows of other chunks that the target's constraints do not let stand together are named, as by a step alone.
+/// Rows of different chunks that violate the target's constraints together are named, as in a step alone.
 #[test]
 #[ignore = "make test-all: rows of one's own in the way; make test has split::collisions::a_row_of_another_moving_split_is_waited_for"]
 fn a_value_that_two_chunks_have_is_named() {
@@ -293,7 +293,7 @@ fn a_value_that_two_chunks_have_is_named() {
     cut_over_and_compare(&cluster, &split);
 }
 
-/// Of a partitioned table each leaf has chunks of its own; one that a client attaches meanwhile is copied, too.
+/// Each leaf of a partitioned table has its own chunks. A leaf that a client attaches meanwhile is copied, too.
 #[test]
 #[ignore = "make test-all: partitions; make test has a_worker_that_ends_goes_on"]
 fn partitions_come_in_streams() {
@@ -307,11 +307,11 @@ fn partitions_come_in_streams() {
     cluster.hold("streams_copied").unwrap();
     to_backfill(&split);
     split.wait_held("streams_copied", LIMIT).unwrap();
-    // How many of the leaves the step before has had is a matter of time.
+    // It depends on timing how many of the leaves the previous step has copied.
     assert!(busy_writers(&cluster) > 1);
     let new = "CREATE TABLE items_9 PARTITION OF items FOR VALUES FROM (9000) TO (9100)";
     std::thread::scope(|scope| {
-        // On the target it waits for the streams.
+        // On the target this waits for the streams.
         let owner = scope.spawn(|| by_owner(&cluster, 1, new));
         let waits = "SELECT count(*) > 0 FROM pg_locks WHERE NOT granted";
         let mut target = cluster.servers[1].superuser(DATABASE).unwrap();
@@ -326,7 +326,7 @@ fn partitions_come_in_streams() {
     writer.end();
 }
 
-/// A target that takes few sessions is copied to by as many as it takes.
+/// If a target accepts few sessions, so many streams copy to it.
 #[test]
 #[ignore = "make test-all: a limit on sessions; make test has split::stream_locks::for_want_of_locks_there_are_fewer_which_is_said"]
 fn a_target_that_is_full_gets_fewer_streams() {
@@ -342,7 +342,7 @@ fn a_target_that_is_full_gets_fewer_streams() {
     cut_over_and_compare(&cluster, &split);
 }
 
-/// By default a server's cores say how many, where the mover may read them.
+/// By default the number depends on the cores of a server, if the mover may read it.
 #[test]
 #[ignore = "make test-all: a number by default; make test has a_worker_that_ends_goes_on"]
 fn by_themselves_there_are_as_many_as_the_cores_allow() {
@@ -350,7 +350,7 @@ fn by_themselves_there_are_as_many_as_the_cores_allow() {
     let split = plan(&cluster);
     cluster.hold("streams_copied").unwrap();
     to_backfill(&split);
-    // It may not: two.
+    // It may not, so there are two.
     split.wait_held("streams_copied", LIMIT).unwrap();
     assert_eq!(busy_writers(&cluster), 2);
     cluster.fault("").unwrap();
@@ -368,7 +368,7 @@ fn where_the_mover_may_read_them_half_of_the_cores_are_used() {
         );
         by_superuser(&cluster, server, &may);
     }
-    // The same host for both, and three chunks.
+    // Both servers are on the same host, and there are three chunks.
     let listed = std::fs::read_to_string("/sys/devices/system/cpu/online").unwrap();
     let of = |part: &str| -> usize {
         let (from, to) = part.split_once('-').unwrap_or((part, part));
@@ -384,7 +384,7 @@ fn where_the_mover_may_read_them_half_of_the_cores_are_used() {
         assert_eq!(busy_writers(&cluster), wanted as i64);
         cluster.fault("").unwrap();
     }
-    // One copies by itself, and never comes by.
+    // A single stream copies as part of the step and never reaches this point.
     split.wait("cutover_pending", LIMIT).unwrap();
     cluster.fault("").unwrap();
     cut_over_and_compare(&cluster, &split);

@@ -1,4 +1,4 @@
-//! A copy waits for the standbys of its target, says so, and lets changes pass meanwhile.
+//! A copy waits for the standbys of its target, reports it, and changes continue to be applied meanwhile.
 
 use shardmaster_tests::cluster::{Cluster, MOVER};
 use shardmaster_tests::fixture::{LIMIT, by_superuser, by_superusers, cluster, cut_over_and_compare, plan};
@@ -6,7 +6,7 @@ use shardmaster_tests::server::Server;
 use shardmaster_tests::split::Split;
 use shardmaster_tests::wait;
 
-/// Some seconds of a copy under way, whose target has a standby that replays nothing.
+/// Starts a copy that takes some seconds. Its target has a standby that replays nothing.
 fn copying(cluster: &Cluster) -> (Split<'_>, Server) {
     let more = "INSERT INTO items SELECT 'moves', i, repeat('x', 1000), i FROM generate_series(1001, 31000) i; ANALYZE items";
     by_superuser(cluster, 0, more);
@@ -45,7 +45,7 @@ fn a_copy_waits_for_a_standby_and_goes_on() {
         Ok(reason.is_some_and(|reason| reason.contains("standby \"reader\" of shard \"shard_b\", ")))
     };
     wait::until("the copy to wait", LIMIT, || Ok(waits(&split)?.then_some(()))).unwrap();
-    // What is copied stays as it is, what is written comes over.
+    // No more rows are copied, but changes are applied.
     let copied: i64 = split.metric("total_rows_copied").unwrap();
     by_superuser(&cluster, 0, "UPDATE items SET val = 'changed' WHERE tenant = 'moves' AND id <= 600");
     wait::until("the changes to come over", LIMIT, || {
@@ -59,7 +59,7 @@ fn a_copy_waits_for_a_standby_and_goes_on() {
     cut_over_and_compare(&cluster, &split);
 }
 
-/// Who may not see how far standbys are is not held up, and says so.
+/// If the mover may not read the state of standbys, it does not wait and reports that.
 #[test]
 #[ignore = "make test-all: fewer rights; make test has a_copy_waits_for_a_standby_and_goes_on"]
 fn a_mover_that_may_not_look_says_so() {
@@ -70,8 +70,7 @@ fn a_mover_that_may_not_look_says_so() {
     split.wait("cutover_pending", LIMIT).unwrap();
 }
 
-/// A query of the operator's own says when the copy is to rest, and why. One that fails holds
-/// nobody up.
+/// A query of the operator decides when the copy pauses, and gives the reason. If it fails, the copy continues.
 #[test]
 #[ignore = "make test-all: a query of one's own; make test has a_copy_waits_for_a_standby_and_goes_on"]
 fn a_copy_waits_for_what_the_operator_asks() {

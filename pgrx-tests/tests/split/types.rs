@@ -1,23 +1,24 @@
-//! The zoo: every type, key and shape of tables either moves, its rows changed before
-//! their chunk, after it and at the fence, or is refused by the check.
+//! The zoo: every type, key and shape of a table either moves, with rows that change before their chunk,
+//! after it and at the fence, or is refused by the check.
 
 use shardmaster_tests::cluster::{Cluster, DATABASE, OWNER};
 use shardmaster_tests::env::is_long_run;
 use shardmaster_tests::random::seed;
 use shardmaster_tests::split::Split;
-use shardmaster_tests::zoo::drive::{self, Drive, LIMIT, MOVES};
-use shardmaster_tests::zoo::{Case, keys, refused, shapes, values};
+use shardmaster_tests::zoo::driver::{self, Driver, LIMIT, MOVES};
+use shardmaster_tests::zoo::{Case, keys, refusals, shapes, values};
 use std::collections::BTreeSet;
 
 fn moves(cases: Vec<Case>) -> [i64; 2] {
-    let (cluster, has) = drive::furnished().unwrap();
+    let (cluster, has) = driver::furnished().unwrap();
     let cases = has.keep(cases).unwrap();
-    let drive = Drive::new(&cluster, "default");
+    let drive = Driver::new(&cluster, "default");
     let split = drive.plan(&cases, None).unwrap();
     drive.run(&split, &cases, MOVES).unwrap()
 }
 
-/// By each way: in chunks by COPY, in a window by COPY, and, fewer at once, in a window as values of a statement.
+/// The values move in all ways: in chunks by COPY, in a window by COPY, and in small windows as values of a
+/// statement.
 #[test]
 fn every_type_of_value_moves() {
     let [followed, fenced] = moves(values::all());
@@ -27,27 +28,27 @@ fn every_type_of_value_moves() {
 
 #[test]
 fn every_type_of_key_moves() {
-    // Every fourth of them, others each time.
+    // Every fourth one is tried, with others each time.
     let (first, step) = if is_long_run() { (0, 1) } else { ((seed() % 4) as usize, 4) };
     moves(keys::all().into_iter().skip(first).step_by(step).collect());
 }
 
 #[test]
 fn every_shape_moves() {
-    // Every second one, others each time.
+    // Every second one is tried, with others each time.
     let (first, step) = if is_long_run() { (0, 1) } else { ((seed() % 2) as usize, 2) };
     moves(shapes::all().into_iter().skip(first).step_by(step).collect());
 }
 
 #[test]
 fn what_is_not_known_is_refused() {
-    let (cluster, has) = drive::furnished().unwrap();
+    let (cluster, has) = driver::furnished().unwrap();
     for (server, settings) in ["zero_damaged_pages = on", "lc_monetary = 'POSIX'"].iter().enumerate() {
         let mut admin = cluster.servers[server].superuser("postgres").unwrap();
         admin.batch_execute(&format!("ALTER DATABASE {DATABASE} SET {settings}")).unwrap();
     }
-    let cases = has.keep(refused::all()).unwrap();
-    let split = Drive::new(&cluster, "default").plan(&cases, None).unwrap();
+    let cases = has.keep(refusals::all()).unwrap();
+    let split = Driver::new(&cluster, "default").plan(&cases, None).unwrap();
     let found = split.findings().unwrap();
     let is_found = |case: &&Case| {
         let check = case.refused.unwrap();
@@ -71,8 +72,7 @@ fn what_is_not_known_is_refused() {
     }
 }
 
-/// The table of types in the docs says of each type of the server what it can do; what it
-/// says is shown by a table of the zoo.
+/// The table of types in the docs describes what each type of the server can do, and a table of the zoo proves it.
 #[test]
 fn each_known_type_is_in_the_zoo() {
     let docs = include_str!("../../../docs/reference/types.md");
@@ -97,11 +97,11 @@ fn each_known_type_is_in_the_zoo() {
     }
 }
 
-/// What is computed is computed again for every change and every comparison.
+/// Computed values are computed again for every change and every comparison.
 #[test]
 #[ignore = "make test-all: each kind of expression; make test has security::privilege_escalation::a_computed_column_is_an_expression_and_nothing_else"]
 fn only_functions_of_the_row_are_computed() {
-    let cluster = drive::cluster().unwrap();
+    let cluster = driver::cluster().unwrap();
     let table = "CREATE TABLE items (tenant text, id int, val text, PRIMARY KEY (tenant, id))";
     for server in &cluster.servers {
         let mut owner = server.superuser(DATABASE).unwrap();
@@ -125,7 +125,7 @@ fn only_functions_of_the_row_are_computed() {
             "SELECT shard_table_add('items', 'tenant', key_type => 'text'), shard_assign('1', 'shard_a')",
         )
         .unwrap();
-    // Whose functions it calls is no matter here.
+    // It does not matter here whose functions it calls.
     master.execute("SELECT shard_trust_owner('shard_a', $1)", &[&OWNER]).unwrap();
     let split = Split::plan(&cluster, "shard_a", "shard_b", &["1"]).unwrap();
     let map = "SELECT shard_split_map($1, 'items', $2, $3)";

@@ -1,5 +1,4 @@
-//! Both sides of a split compared: what is wrong is found, whatever it is, and nothing else;
-//! what was found can be brought over again.
+//! Comparisons of both sides find every difference and nothing else. Rows that differ can be repaired.
 
 use shardmaster_tests::cluster::{CLIENT, DATABASE, OWNER};
 use shardmaster_tests::env::{at_most, is_long_run};
@@ -10,10 +9,10 @@ use shardmaster_tests::split::Split;
 use shardmaster_tests::verification::{outcome, passed, verify};
 use shardmaster_tests::wait;
 
-/// One thing that is wrong, and what is said of it.
-struct Wrong {
+/// A difference, and how it is reported.
+struct Corruption {
     name: &'static str,
-    /// On which server.
+    /// The server on which it is made.
     server: usize,
     done: &'static str,
     key: &'static str,
@@ -22,26 +21,26 @@ struct Wrong {
 }
 
 #[rustfmt::skip]
-const WRONG: &[Wrong] = &[
-    Wrong { name: "one byte", server: 1, done: "UPDATE items SET val = 'x' || substr(val, 2) WHERE id = 100", key: "(moves,100)", what: "differs in \"val\"", differing: 1 },
-    Wrong { name: "a missing row", server: 1, done: "DELETE FROM items WHERE id = 102", key: "(moves,102)", what: "missing on the target", differing: 1 },
-    Wrong { name: "one row more", server: 1, done: "INSERT INTO items VALUES ('moves', 7001, 'more', 7001, 0, NULL)", key: "(moves,7001)", what: "missing on the source", differing: 1 },
-    Wrong { name: "NULL for empty", server: 1, done: "UPDATE items SET val = NULL WHERE id = 104", key: "(moves,104)", what: "differs in \"val\"", differing: 1 },
-    Wrong { name: "the last bit of a float", server: 1, done: "UPDATE items SET f = 1.0000000000000002 WHERE id = 106", key: "(moves,106)", what: "differs in \"f\"", differing: 1 },
-    Wrong { name: "the sign of zero", server: 1, done: "UPDATE items SET f = '-0' WHERE id = 108", key: "(moves,108)", what: "differs in \"f\"", differing: 1 },
-    Wrong { name: "another scale", server: 1, done: "UPDATE items SET amount = 1.50 WHERE id = 110", key: "(moves,110)", what: "differs in \"amount\"", differing: 1 },
-    Wrong { name: "values of two rows exchanged", server: 1, done: "UPDATE items SET val = (242 - id)::text WHERE id IN (120, 122)", key: "(moves,120)", what: "differs in \"val\"", differing: 2 },
-    Wrong { name: "a change that capture has not seen", server: 0, done: "UPDATE items SET val = 'unseen', code = -114 WHERE tenant = 'moves' AND id = 114", key: "(moves,114)", what: "differs in \"val\", \"code\"", differing: 1 },
-    Wrong { name: "a delete that capture has not seen", server: 0, done: "DELETE FROM items WHERE tenant = 'moves' AND id = 116", key: "(moves,116)", what: "missing on the source", differing: 1 },
+const WRONG: &[Corruption] = &[
+    Corruption { name: "one byte", server: 1, done: "UPDATE items SET val = 'x' || substr(val, 2) WHERE id = 100", key: "(moves,100)", what: "differs in \"val\"", differing: 1 },
+    Corruption { name: "a missing row", server: 1, done: "DELETE FROM items WHERE id = 102", key: "(moves,102)", what: "missing on the target", differing: 1 },
+    Corruption { name: "one row more", server: 1, done: "INSERT INTO items VALUES ('moves', 7001, 'more', 7001, 0, NULL)", key: "(moves,7001)", what: "missing on the source", differing: 1 },
+    Corruption { name: "NULL for empty", server: 1, done: "UPDATE items SET val = NULL WHERE id = 104", key: "(moves,104)", what: "differs in \"val\"", differing: 1 },
+    Corruption { name: "the last bit of a float", server: 1, done: "UPDATE items SET f = 1.0000000000000002 WHERE id = 106", key: "(moves,106)", what: "differs in \"f\"", differing: 1 },
+    Corruption { name: "the sign of zero", server: 1, done: "UPDATE items SET f = '-0' WHERE id = 108", key: "(moves,108)", what: "differs in \"f\"", differing: 1 },
+    Corruption { name: "another scale", server: 1, done: "UPDATE items SET amount = 1.50 WHERE id = 110", key: "(moves,110)", what: "differs in \"amount\"", differing: 1 },
+    Corruption { name: "values of two rows exchanged", server: 1, done: "UPDATE items SET val = (242 - id)::text WHERE id IN (120, 122)", key: "(moves,120)", what: "differs in \"val\"", differing: 2 },
+    Corruption { name: "a change that capture has not seen", server: 0, done: "UPDATE items SET val = 'unseen', code = -114 WHERE tenant = 'moves' AND id = 114", key: "(moves,114)", what: "differs in \"val\", \"code\"", differing: 1 },
+    Corruption { name: "a delete that capture has not seen", server: 0, done: "DELETE FROM items WHERE tenant = 'moves' AND id = 116", key: "(moves,116)", what: "missing on the source", differing: 1 },
 ];
 
 const IN_BIG_TABLES: [&str; 1] = ["a missing row"];
 
-/// Small: compared as a whole. Else by ranges of the key, and where its type has no text that all
-/// servers read alike, by blocks; of which there are many.
+/// A small table is compared as a whole. A bigger one is compared by ranges of the key, or by blocks if the
+/// key's type has no text form that all servers read alike.
 fn notices(id_type: &str, make_big: &str, read: &str) {
     let cluster = cluster_of(
-        // What the rate lets through in a step is read at once, and no more.
+        // The amount that the rate allows in a step is read at once, and no more.
         &["shardmaster.step_time = 100", "shardmaster.max_copy_rate = 20000"],
         &format!(
             "CREATE TABLE items (tenant text, id {id_type}, val text, code int, f float8 DEFAULT 1, amount numeric DEFAULT 1.5,
@@ -62,15 +61,16 @@ fn notices(id_type: &str, make_big: &str, read: &str) {
     let position = "SELECT position FROM shardmaster.split_verification";
     let position: String = cluster.superuser().unwrap().query_one(position, &[]).unwrap().get(0);
     assert!(position.contains(read), "{position}");
-    // All of them in a small table; in big ones one that is missing, and in long runs all as well.
-    let is_tried = |wrong: &&Wrong| is_long_run() || read.is_empty() || IN_BIG_TABLES.contains(&wrong.name);
+    // In a small table all differences are tried; in big ones only a missing row, except in long runs.
+    let is_tried =
+        |wrong: &&Corruption| is_long_run() || read.is_empty() || IN_BIG_TABLES.contains(&wrong.name);
     for wrong in WRONG.iter().filter(is_tried) {
         as_worker(&cluster, &split, wrong.server).batch_execute(wrong.done).unwrap();
         let told = verify(&split);
         let [told] = told.as_slice() else { panic!("{}: {told:?}", wrong.name) };
         let said = (told.status.as_str(), told.differing, told.key.as_str(), told.what.as_str());
         assert_eq!(said, ("differs", wrong.differing, wrong.key, wrong.what), "{}", wrong.name);
-        // What is known to differ is not cut over.
+        // Rows that are known to differ are not cut over.
         let refused = cluster.superuser().unwrap().execute("SELECT shard_split_cutover($1)", &[&split.id]);
         assert_eq!(state_of(&refused.unwrap_err()), "55000", "{}", wrong.name);
         let query = "SELECT shard_split_repair($1)";
@@ -114,8 +114,7 @@ fn what_is_wrong_in_blocks_of_a_table_is_found_and_repaired() {
     notices("numeric", BIG, r#""read":"target""#);
 }
 
-/// A table of the other side may have wider columns and other encodings: checksums differ,
-/// rows do not.
+/// A table of the other side may have wider columns and other encodings. Then checksums differ and rows do not.
 #[test]
 fn what_only_looks_different_passes() {
     let cluster = cluster(&[]);
@@ -146,7 +145,7 @@ fn what_only_looks_different_passes() {
     let split = plan(&cluster);
     let map = "SELECT shard_split_map($1, 'items', 'val', 'upper(val)'), shard_split_map($1, 'wide', 'h', 'now()::text')";
     master.execute(map, &[&split.id]).unwrap();
-    // That real becomes double precision is one: comparisons of it with decimal numbers come out otherwise.
+    // One remark is that real becomes double precision, which compares differently with decimal numbers.
     split.accept_remarks().unwrap();
     to_pending(&split);
     let told = verify(&split);
@@ -154,10 +153,10 @@ fn what_only_looks_different_passes() {
     assert_eq!(said, [("passed", 300, 0), ("passed", 1000, 0)], "{told:?}");
 }
 
-/// Writers of all kinds, all the time: nothing that is on its way counts as a difference.
+/// Writers of all kinds are active all the time. Changes that are on their way are no differences.
 #[test]
 fn a_verification_under_writes_finds_nothing() {
-    // By ranges of the key, and by blocks.
+    // The table is compared by ranges of the key, and by blocks.
     if is_long_run() {
         under_writes("int");
     }
@@ -192,7 +191,7 @@ fn under_writes(id_type: &str) {
                              INSERT INTO items VALUES ('moves', {id} + 1, 'again {i}', {id} + 1) ON CONFLICT (tenant, id) DO NOTHING"
                         ))
                         .unwrap();
-                    // Thousands of writes all the same, and what compares gets its share of a small machine.
+                    // There are still thousands of writes, and the comparison gets its share of a small machine.
                     std::thread::sleep(std::time::Duration::from_millis(2));
                 }
             });
@@ -208,8 +207,8 @@ fn under_writes(id_type: &str) {
     split.finish(LIMIT).unwrap();
 }
 
-/// Partitions on both sides, not the same ones, one attached meanwhile; the worker dies and
-/// the comparison goes on where it was.
+/// Both sides have different partitions, and one is attached meanwhile. The worker dies, and the comparison
+/// continues where it was.
 #[test]
 #[ignore = "make test-all: partitions; make test has split::concurrent_verify::a_verification_that_the_cutover_has_overtaken_goes_on"]
 fn a_verification_goes_on_over_partitions_and_restarts() {
@@ -242,7 +241,7 @@ fn a_verification_goes_on_over_partitions_and_restarts() {
     assert_eq!(told, passed(40_299));
 }
 
-/// Who may ask, and when.
+/// A verification can be requested only in some phases.
 #[test]
 #[ignore = "make test-all: who may ask, and when; make test has check::refusals::a_call_in_the_wrong_phase_says_which_is_right"]
 fn a_verification_is_refused_where_it_says_nothing() {
@@ -264,8 +263,8 @@ fn a_verification_is_refused_where_it_says_nothing() {
     assert_eq!(cluster.superuser().unwrap().query_one(left, &[]).unwrap().get::<_, i64>(0), 0);
 }
 
-/// After the cutover the target's rows are compared with the source's, which are frozen: what
-/// clients have changed may differ, nothing else.
+/// After the cutover the target's rows are compared with the source's, which are frozen. Only rows that
+/// clients have changed may differ.
 #[test]
 fn finish_deletes_no_row_that_the_target_has_otherwise() {
     let cluster = cluster_of(
@@ -298,13 +297,14 @@ fn finish_deletes_no_row_that_the_target_has_otherwise() {
     let detail: String = split.metric("error_detail").unwrap();
     assert!(detail.contains("(moves,200) and differs in \"val\""), "{detail}");
     assert_eq!(rows(&cluster, 0).len(), 300, "nothing was deleted");
-    // Both alike again.
+    // Both sides are equal again.
     as_worker(&cluster, &split, 1).batch_execute("UPDATE items SET val = '200' WHERE id = 200").unwrap();
     split.finish(LIMIT).unwrap();
     assert!(rows(&cluster, 0).is_empty());
 }
 
-/// Whoever empties a partition has deleted its rows, and no others: by its bound, which is over the key.
+/// A client that truncates a partition deletes its rows and no others. They are known by the partition's
+/// bound, which is over the key.
 #[test]
 fn what_an_emptied_partition_had_is_missed_by_nobody() {
     let halves = "CREATE TABLE \"First\" PARTITION OF above FOR VALUES WITH (MODULUS 2, REMAINDER 0);
@@ -349,7 +349,7 @@ fn what_an_emptied_partition_had_is_missed_by_nobody() {
     }
 }
 
-/// Past its size the log knows no more which rows have changed: finish goes by keys, and says so.
+/// If the log is full, it no longer lists the rows that have changed. The finish then goes by keys, and reports it.
 #[test]
 fn finish_goes_by_keys_once_the_log_of_changes_is_full() {
     let cluster = cluster_of(
@@ -371,7 +371,7 @@ fn finish_goes_by_keys_once_the_log_of_changes_is_full() {
     assert!(split.events().unwrap().contains("are known only by their keys"));
 }
 
-/// The same on demand, before anything is deleted.
+/// A verification after the cutover compares in this way before anything is deleted.
 #[test]
 fn a_verification_behind_the_cutover_leaves_out_what_clients_have_changed() {
     behind_the_cutover("int");
@@ -417,13 +417,13 @@ fn behind_the_cutover(id_type: &str) {
     assert_eq!(state_of(&refused.unwrap_err()), "55000");
 }
 
-/// Long values are compared by a digest: as text they would have no room.
+/// Long values are compared by a digest, because their text would need too much room.
 #[test]
 #[ignore = "make test-all: long values; make test has what_is_wrong_in_a_small_table_is_found_and_repaired"]
 fn a_byte_of_a_long_value_is_found() {
     let cluster = cluster_of(
         &[],
-        // Names that queries over it have for something else.
+        // Queries over the table use these names for something else.
         "CREATE TABLE items (tenant text, id int, val text, code int, b bytea, x int, k1 int, checksum int, length int,
                              PRIMARY KEY (tenant, id))",
     );

@@ -1,12 +1,11 @@
-//! Comparisons by ranges of the key where the two sides are not alike: in order, size, speed, and in
-//! what their texts are made of.
+//! Comparisons by ranges of the key where the two sides differ in order, size, speed, or the encoding of their texts.
 
 use shardmaster_tests::cluster::{CLIENT, OWNER};
 use shardmaster_tests::fixture::{as_worker, by_superuser, by_superusers, cluster_of, plan, to_pending};
 use shardmaster_tests::split::Split;
 use shardmaster_tests::verification::{passed, verify};
 use shardmaster_tests::zoo::Case;
-use shardmaster_tests::zoo::drive::{self, Drive, Place};
+use shardmaster_tests::zoo::driver::{self, Driver, ShardDatabase};
 
 const SMALL: [&str; 2] = ["shardmaster.step_time = 100", "shardmaster.max_copy_rate = 20000"];
 
@@ -15,8 +14,8 @@ fn position(split: &Split<'_>) -> String {
     split.superuser().unwrap().query_one(query, &[&split.id]).unwrap().get(0)
 }
 
-/// Under another order a row of the target lies between the bounds of many ranges: each of these
-/// would read it again, and tell of it again.
+/// In another order, a row of the target lies between the bounds of many ranges. Each of these would read and
+/// report it again.
 #[test]
 #[ignore = "make test-all: another order on the target; make test has split::verify::what_is_wrong_in_a_big_table_is_found_and_repaired"]
 fn keys_that_are_ordered_otherwise_on_the_target_are_read_once() {
@@ -51,8 +50,8 @@ fn keys_that_are_ordered_otherwise_on_the_target_are_read_once() {
     assert_eq!((last.status.as_str(), last.differing), ("differs", 1), "{told:?} {}", position(&split));
 }
 
-/// A range has so many keys of the source. What the target has between its bounds may be all of a
-/// far bigger table: that is not read within a step.
+/// A range has a fixed number of the source's keys. Between its bounds the target may have all rows of a far
+/// bigger table, which are not read within a step.
 #[test]
 #[ignore = "make test-all: a target with far more; make test has split::verify::what_is_wrong_in_a_big_table_is_found_and_repaired"]
 fn a_target_that_holds_far_more_is_not_read_at_once() {
@@ -75,18 +74,18 @@ fn a_target_that_holds_far_more_is_not_read_at_once() {
     assert!(at.contains(r#""read":"target""#), "{at}");
 }
 
-/// Texts of a database whose encoding says nothing of them are none that a worker could read.
+/// A worker cannot read texts of a database whose encoding does not define them.
 #[test]
 fn keys_that_are_no_text_of_any_encoding_are_compared() {
-    let cluster = drive::cluster().unwrap();
+    let cluster = driver::cluster().unwrap();
     let mut master = cluster.superuser().unwrap();
     for set in ["max_copy_rate = 2000", "step_time = 100"] {
         master.batch_execute(&format!("ALTER SYSTEM SET shardmaster.{set}")).unwrap();
     }
     master.batch_execute("SELECT pg_reload_conf()").unwrap();
-    let [source, target] = [0, 1].map(|server| Place::create(&cluster, server, "SQL_ASCII").unwrap());
+    let [source, target] = [0, 1].map(|server| ShardDatabase::create(&cluster, server, "SQL_ASCII").unwrap());
     master.batch_execute("SELECT shard_keyspace_add('ascii', 'directory', key_type => 'text')").unwrap();
-    let drive = Drive { cluster: &cluster, keyspace: "ascii", source, target, writer: "" };
+    let drive = Driver { cluster: &cluster, keyspace: "ascii", source, target, writer: "" };
     let mut case =
         Case::table("names", "CREATE TABLE {t} (tenant text, k text, v text, PRIMARY KEY (tenant, k))");
     case.fill = vec![
@@ -98,8 +97,7 @@ fn keys_that_are_no_text_of_any_encoding_are_compared() {
     assert_eq!(told, passed(40_000), "{}", position(&split));
 }
 
-/// The target has its answer long before the source: its transaction is one that is worked for all
-/// the same.
+/// The target answers long before the source. Its transaction still counts as active.
 #[test]
 #[ignore = "make test-all: a slow source; make test has split::small_batches::a_target_that_is_slow_with_them_is_waited_for"]
 fn a_source_that_takes_long_is_waited_for() {

@@ -1,9 +1,9 @@
-//! The demo: it proves that nothing is lost, and it would notice.
+//! The demo proves that nothing is lost, and it would notice a loss.
 
 use shardmaster_tests::env;
 use std::process::{Command, Output};
 
-/// The demo in a small edition; also checks that it leaves nothing behind.
+/// Runs a small edition of the demo, and checks that it leaves nothing behind.
 fn demo(arguments: &[&str]) -> Output {
     let small = ["--rows", "60000", "--seconds", "1"];
     let mut command = Command::new(env::program("demo").unwrap());
@@ -22,7 +22,7 @@ fn report(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// A number of the report, by its label.
+/// Returns a number of the report by its label.
 fn number(report: &str, label: &str) -> u64 {
     let line = report.lines().find(|line| line.starts_with(label)).expect(label);
     line[label.len()..].trim().parse().expect(label)

@@ -1,5 +1,5 @@
-//! What is wrong with a split is told with its place and what repairs it, and nothing else is;
-//! and what to type is what gets it to its end.
+//! The diagnosis of a split names each problem with its place and its repair, and nothing else. The next call
+//! leads the split to its end.
 
 use shardmaster_tests::cluster::{Cluster, DATABASE};
 use shardmaster_tests::fixture::{LIMIT, by_superuser, cluster, finished, plan, rows, to_pending};
@@ -8,7 +8,7 @@ use shardmaster_tests::split::Split;
 use shardmaster_tests::wait;
 use std::time::{Duration, Instant};
 
-/// Of each thing that is wrong: where, what, and what repairs it.
+/// Returns for each problem its place, a description, and its repair.
 fn diagnosis(split: &Split<'_>) -> Vec<String> {
     let query = "SELECT concat_ws(' | ', place, problem, repair) FROM shard_split_diagnose($1)";
     let rows = split.superuser().unwrap().query(query, &[&split.id]).unwrap();
@@ -19,7 +19,7 @@ fn next(split: &Split<'_>) -> Option<String> {
     split.metric("next_call").unwrap()
 }
 
-/// Types what it is told to, until nothing is left to type.
+/// The test makes each next call until there is none left.
 #[test]
 fn what_is_to_be_typed_leads_to_the_end() {
     let cluster = cluster(&[]);
@@ -38,7 +38,7 @@ fn what_is_to_be_typed_leads_to_the_end() {
     assert_eq!(typed, calls.map(|call| format!("SELECT shard_split_{call}({})", split.id)));
 }
 
-/// One who rests is changed by nobody meanwhile.
+/// Returns a split that is paused, so it does not change meanwhile.
 fn at_rest(cluster: &Cluster) -> Split<'_> {
     let split = plan(cluster);
     to_pending(&split);
@@ -106,7 +106,8 @@ fn what_is_wrong_on_a_shard_is_told_with_its_place() {
     assert_eq!(diagnosis(&split).len(), 1);
 }
 
-/// Triggers that were off for a while are whole again, and what they have missed nobody knows: to resume it would not help.
+/// Triggers that were disabled for a while are enabled again. The changes that they have missed are not
+/// known, so a resume would not help.
 #[test]
 #[ignore = "make test-all: triggers that were off for a while; make test has what_is_wrong_on_a_shard_is_told_with_its_place"]
 fn what_only_a_new_beginning_mends_is_told_as_such() {
@@ -127,7 +128,7 @@ fn what_only_a_new_beginning_mends_is_told_as_such() {
         split.failure(LIMIT).unwrap();
         split.call("rollback").unwrap();
         split.wait("rolled_back", LIMIT).unwrap();
-        // Those that strangers may have written stay.
+        // Rows that other sessions may have written stay.
         assert_eq!(rows(&cluster, 1).is_empty(), server == 0);
         by_superuser(&cluster, 1, "DELETE FROM items");
     }
@@ -135,7 +136,8 @@ fn what_only_a_new_beginning_mends_is_told_as_such() {
     finished(&split);
 }
 
-/// A finish that was refused, since clients were not refused all the time, is compared before anything is lost.
+/// A finish is refused because clients were not refused all the time. A verification compares the rows before
+/// anything is lost.
 #[test]
 #[ignore = "make test-all: a refused finish; make test has what_is_to_be_typed_leads_to_the_end"]
 fn what_a_refused_finish_would_lose_is_found_by_a_verification() {
@@ -161,7 +163,7 @@ fn what_a_refused_finish_would_lose_is_found_by_a_verification() {
     split.failure(LIMIT).unwrap();
 }
 
-/// A reverse split that has missed something is not begun again: no call that would give it up is what to type next.
+/// A reverse split that has missed something cannot start again, and the next call is none that would abort it.
 #[test]
 #[ignore = "make test-all: a reverse split; make test has what_is_wrong_on_a_shard_is_told_with_its_place"]
 fn a_way_back_that_has_missed_something_is_told_as_such() {
@@ -187,7 +189,7 @@ fn a_way_back_that_has_missed_something_is_told_as_such() {
     assert!(refused.contains("was rolled back"), "{refused}");
     let refused = split.wait("reversed", LIMIT).unwrap_err().to_string();
     assert!(refused.contains("has no reverse split"), "{refused}");
-    // What is said instead is what there is to do.
+    // The error names the call that helps instead.
     for call in ["cutover", "rehearse", "switch_reads", "verify", "repair"] {
         let refused = back.call(call).unwrap_err().to_string();
         assert!(refused.contains(&format!("shard_split_finish({})", split.id)), "{call}: {refused}");
@@ -219,7 +221,7 @@ fn what_is_wrong_on_the_master_is_told() {
     let told = "master | 1 of its keys are not routed to shard \"shard_a\": key \"moves\" is routed to shard \"shard_b\"";
     assert!(found[1].starts_with(told), "{found:#?}");
     master.batch_execute(&elsewhere("shard_b", "shard_a")).unwrap();
-    // Rolled back on the master alone.
+    // The split was rolled back on the master only.
     master
         .batch_execute(
             "UPDATE shardmaster.split_plan SET phase = 'rolled_back', goal = 'rolled_back', paused = false",
@@ -265,7 +267,7 @@ fn a_shard_that_has_forgotten_the_cutover_is_told() {
     assert_eq!(next(&split), Some(format!("SELECT shard_split_finish({})", split.id)));
 }
 
-/// A plan that cannot start is told what its check finds.
+/// The diagnosis of a plan that cannot start contains the findings of its check.
 #[test]
 #[ignore = "make test-all: findings of the check; make test has what_is_to_be_typed_leads_to_the_end"]
 fn what_the_check_finds_is_told_before_the_start() {
@@ -282,7 +284,8 @@ fn what_the_check_finds_is_told_before_the_start() {
     assert!(client.query_opt("SELECT 1 FROM items WHERE tenant = 'moves'", &[]).unwrap().is_none());
 }
 
-/// Each look at a shard that hangs takes a time-out, and the worker's own attempts overtake each look.
+/// Each attempt to reach a shard that hangs takes a time-out, and the worker's own attempts come between
+/// those of the diagnosis.
 #[test]
 #[ignore = "make test-all: a shard that hangs; make test has tools::metrics::a_silent_source_costs_a_second"]
 fn a_shard_that_hangs_is_not_looked_at_again_and_again() {
@@ -298,11 +301,11 @@ fn a_shard_that_hangs_is_not_looked_at_again_and_again() {
     cluster.servers[1].wake().unwrap();
     tried.unwrap();
     assert!(found.iter().any(|line| line.starts_with("target shard \"shard_b\" | ")), "{found:#?}");
-    // Two looks of a time-out each, and three seconds between which no other one begins.
+    // There are two attempts with a time-out each, and no other one begins within the three seconds between them.
     assert!(took < Duration::from_secs(9), "{took:?}");
 }
 
-/// While its cutover stands, writes of its keys are routed to its target and refused, which is nobody's fault.
+/// While a cutover is held up, writes of its keys are routed to the target and refused. This is not a wrong route.
 #[test]
 #[ignore = "make test-all: a cutover that stands; make test has what_is_wrong_on_the_master_is_told"]
 fn a_cutover_that_stands_is_no_wrong_route() {
@@ -321,7 +324,7 @@ fn a_cutover_that_stands_is_no_wrong_route() {
     split.wait("completed", LIMIT).unwrap();
 }
 
-/// A call starts a worker, and nobody starts the next one.
+/// A call starts a worker, but nothing starts the next one.
 #[test]
 #[ignore = "make test-all: no worker; make test has what_is_wrong_on_the_master_is_told"]
 fn where_nobody_starts_a_worker_it_is_said() {

@@ -1,12 +1,12 @@
-//! What an operator meets on the first evening: each refusal says what it is about, and what ends it.
+//! The refusals that a new operator meets. Each names its reason and its remedy.
 
-use shardmaster_tests::asking::{error, hint};
 use shardmaster_tests::cluster::{Cluster, OWNER};
 use shardmaster_tests::fixture::{self, LIMIT, source};
+use shardmaster_tests::queries::{error, hint};
 use shardmaster_tests::split::Split;
 use shardmaster_tests::wait;
 
-/// The statement of the page, by which a superuser hands over what another mover has made.
+/// Returns the statement of the docs with which a superuser hands over the objects of another mover.
 fn hand_over() -> String {
     let page = include_str!("../../../docs/operate/roles-and-rights.md");
     let begin = page.find("DO $$\nDECLARE\n    mover regrole").unwrap();
@@ -38,7 +38,7 @@ fn another_mover_is_told_whose_the_agent_is() {
         master.batch_execute("SELECT pg_reload_conf()").unwrap();
         let query = format!("SELECT current_setting('shardmaster.local_user') = '{role}'");
         wait::until_true(&mut master, "the setting", LIMIT, &query).unwrap();
-        // The worker's sessions are another one's by now.
+        // The worker's sessions belong to another role by now.
         let end = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE application_name LIKE 'shardmaster%'";
         master.query(end, &[]).unwrap();
     };
@@ -74,12 +74,12 @@ fn another_mover_is_told_whose_the_agent_is() {
 fn refusals_name_what_ends_them() {
     let cluster = fixture::cluster(&[]);
     let mut master = cluster.superuser().unwrap();
-    // A superuser has no login either.
+    // Even a superuser has no login.
     let copy = "SELECT * FROM shard_schema_copy('shard_a', 'shard_b')";
     assert_eq!(error(&mut master, copy).0, "42501");
     let hint_of_it = hint(&mut master, copy);
     assert!(hint_of_it.contains("SELECT shard_login_set('postgres', username => '"), "{hint_of_it}");
-    // Who keeps a rollback waiting.
+    // The prepared transaction that delays a rollback is named.
     let split = Split::plan(&cluster, "shard_a", "shard_b", &["moves"]).unwrap();
     fixture::to_pending(&split);
     let mut client = source(&cluster);
@@ -94,7 +94,7 @@ fn refusals_name_what_ends_them() {
     wait::until_true(&mut master, "the prepared transaction's name", LIMIT, &waits).unwrap();
     client.batch_execute("COMMIT PREPARED 'stuck'").unwrap();
     split.wait("rolled_back", LIMIT).unwrap();
-    // An emptied shard that redirects.
+    // The shard is empty but still redirects.
     let split = Split::plan(&cluster, "shard_a", "shard_b", &["moves", "stays"]).unwrap();
     split.run(|_| ()).unwrap();
     split.finish(LIMIT).unwrap();

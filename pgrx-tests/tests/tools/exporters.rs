@@ -1,4 +1,4 @@
-//! What exporters read of a master, and the alerts that are made of it.
+//! Queries of exporters on a master, and the alerts that are made from their results.
 
 use shardmaster_tests::cluster::{Cluster, DATABASE};
 use shardmaster_tests::fixture::{self, LIMIT, by_owner, completed, to_pending};
@@ -16,8 +16,8 @@ const SHARDS: &str = "SELECT shard_table_add('items', 'tenant'); SELECT shard_ke
     SELECT shard_add('gpu_1', kind => 'gpu', capacity => 1); SELECT shard_reserve_slot('gpu', 'model', 'somebody', '1 s');
     SELECT shard_add('tpu_1', kind => 'tpu', capacity => 1); SELECT shard_reserve_slot('tpu', 'model', 'somebody', '1 h')";
 
-/// Three workers for four splits: one is paused with a queue that is nearly full, one keeps its
-/// writers waiting, one has lost its source, one waits for a worker; and a fifth one has failed.
+/// Makes three workers for four splits. One is paused with a queue that is nearly full, one keeps its writers
+/// waiting, one has lost its source, and one waits for a worker. A fifth one has failed.
 fn trouble(cluster: &mut Cluster) {
     for server in 0..3 {
         by_owner(cluster, server, TABLE);
@@ -75,7 +75,7 @@ fn every_alert_fires() {
             "shardmaster.max_split_workers = 3",
             "shardmaster.queue_max_size = 1MB",
             "shardmaster.lease_sweep_interval = 100ms",
-            // As long as the test may take.
+            // The cutover may take as long as the test.
             "shardmaster.cutover_timeout = 1h",
         ],
     )
@@ -87,7 +87,7 @@ fn every_alert_fires() {
     assert!(left.len() > 8);
     let last = "ShardmasterNotRunning";
     for alert in left.extract_if(.., |alert| *alert != last) {
-        // Over all shards of a kind, and so of no exporter alone.
+        // This alert is about all shards of a kind, so it belongs to no single exporter.
         let jobs =
             if alert == "ShardmasterNoCapacity" { vec![None] } else { vec![Some("postgres"), Some("sql")] };
         for job in jobs {
@@ -95,14 +95,14 @@ fn every_alert_fires() {
         }
     }
     each_panel_shows_something(&prometheus);
-    // With workers for all nobody waits for one, and the server has no place for so many.
+    // If all splits may have workers, none waits for one, and the server has no room for so many.
     cluster.set("shardmaster.max_split_workers", "60").unwrap();
     prometheus.wait_firing(last, Some("postgres")).unwrap();
     prometheus.wait_firing(last, Some("sql")).unwrap();
     signal("-CONT", sweeper(&cluster));
 }
 
-/// The dashboard asks for nothing that no exporter tells.
+/// The dashboard only uses metrics that an exporter has.
 fn each_panel_shows_something(prometheus: &Prometheus) {
     let asked =
         DASHBOARD.lines().filter_map(|line| line.trim().strip_prefix("\"expr\": \"")?.strip_suffix("\","));
@@ -114,7 +114,7 @@ fn each_panel_shows_something(prometheus: &Prometheus) {
     }
 }
 
-/// Two files, since each exporter has a form of its own, and one set of questions.
+/// There are two files because each exporter has its own format, but both have the same queries.
 #[test]
 fn both_exporters_ask_the_same() {
     let questions = |file: &str| -> String {
@@ -130,13 +130,13 @@ fn both_exporters_ask_the_same() {
     assert_eq!(questions(QUERIES), questions(SQL_QUERIES));
 }
 
-/// The question of one figure's file, as the exporter sends it.
+/// Returns the query of one metric's file as the exporter sends it.
 fn question(name: &str) -> String {
     let of_name = QUERIES.split(&format!("\n{name}:\n  query: |\n")).nth(1).unwrap();
     of_name.split("\n  metrics:").next().unwrap().to_owned()
 }
 
-/// A reverse split that nobody has asked for is no split that could be behind, and a shard that takes nothing has no slots.
+/// A reverse split that was not requested cannot be behind, and a shard that accepts nothing has no slots.
 #[test]
 #[ignore = "make test-all: what is in no figure; make test has every_alert_fires"]
 fn what_cannot_help_or_needs_nobody_is_in_no_figure() {
@@ -148,7 +148,7 @@ fn what_cannot_help_or_needs_nobody_is_in_no_figure() {
         rows.iter().map(|row| row.get("split_id")).collect()
     };
     assert_eq!(splits(&mut master), [split.id.to_string()]);
-    // Once it is asked for, it is.
+    // Once it is requested, it is counted.
     cluster.hold("reverse_captured").unwrap();
     master.batch_execute(&format!("SELECT shard_split_reverse({})", split.id)).unwrap();
     wait::until("the reverse split to be a figure", LIMIT, || {

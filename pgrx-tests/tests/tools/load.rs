@@ -1,5 +1,4 @@
-//! The workload itself, on one shard: what it records is what is there, and what
-//! is spoilt behind its back is found.
+//! The workload itself, on one shard: its records match the rows, and hidden damage is found.
 
 use shardmaster_tests::cluster::Cluster;
 use shardmaster_tests::workload::{Mix, Options, Report, Workload};
@@ -11,7 +10,7 @@ fn options() -> Options {
     Options { rows: 4_000, mix: Mix { special: 20, retenant: true }, ..Options::tenants(6) }
 }
 
-/// Writers work for a while; then `spoil` is done to the first shard.
+/// Lets writers work for a while, then executes `spoil` on the first shard, and returns the report.
 fn report_after(cluster: &Cluster, writes: u64, spoil: &str) -> Report {
     let mut workload = Workload::prepare(cluster, options()).unwrap();
     workload.start();

@@ -1,4 +1,4 @@
-//! What is told of a split is so at the time of the call: asked of the shards, or unknown.
+//! Metrics of a split are those of the time of the call: they come from the shards, or are unknown.
 
 use postgres::{Client, NoTls};
 use shardmaster_tests::cluster::{Cluster, DATABASE, OWNER};
@@ -34,7 +34,7 @@ fn figures(session: &mut Client, split: i64) -> Figures {
     }
 }
 
-/// A split that has caught up and then rests, with 300 changes queued since.
+/// Returns a split that has caught up and is paused, with 300 changes queued since.
 fn paused_with_changes(cluster: &Cluster) -> i64 {
     let split = plan(cluster);
     to_pending(&split);
@@ -59,13 +59,13 @@ fn figures_are_those_of_now_or_unknown() {
     let id = paused_with_changes(&cluster);
     let mut master = cluster.superuser().unwrap();
     assert_behind(&figures(&mut master, id));
-    // Past shardmaster.max_lag.
+    // The lag is beyond shardmaster.max_lag.
     wait::until("the target to be behind", LIMIT, || {
         let now = figures(&mut master, id);
         Ok((now.tail_status.as_deref() == Some("running") && now.lag >= Some(1.0)).then_some(()))
     })
     .unwrap();
-    // The worker has ended, and nobody writes anything down any more.
+    // The worker has ended, so nothing is recorded any more.
     cluster.servers[0].stop(Stop::Fast).unwrap();
     let now = figures(&mut master, id);
     assert!(now.is_unknown && now.lag.is_none() && now.lag_rows.is_none(), "{now:?}");
@@ -81,8 +81,8 @@ fn figures_are_those_of_now_or_unknown() {
     cut_over_and_compare(&cluster, &Split::of(&cluster, id));
 }
 
-/// Of a source that takes the connection and says nothing. It costs a second, for several
-/// splits as well, and nothing where the caller has gone.
+/// A source accepts the connection and does not answer. This costs a second, even for several splits, and
+/// nothing if the caller is gone.
 #[test]
 fn a_silent_source_costs_a_second() {
     let cluster = cluster(&[]);
@@ -115,8 +115,8 @@ fn a_silent_source_costs_a_second() {
     assert!(began.elapsed() < Duration::from_millis(900), "{:?}", began.elapsed());
 }
 
-/// Where the library is not preloaded, and on a standby, which shows what it knows and
-/// refuses whatever writes, by name.
+/// The library is not preloaded, or the server is a standby. A standby shows the metrics that it has, and
+/// refuses each call that writes by its name.
 #[test]
 #[ignore = "make test-all: a standby; make test has routing::versions::a_standby_routes_as_the_master_does"]
 fn a_standby_shows_figures_and_refuses_to_write() {
@@ -152,7 +152,7 @@ fn a_standby_shows_figures_and_refuses_to_write() {
             "misplaced_begin" | "misplaced_step" => "shard_misplaced_move",
             name => name,
         };
-        // The second names of the calls say the first ones.
+        // Aliases of the calls are reported by the first name.
         let shown = match shown.strip_prefix("shard_") {
             Some(_) => shown.to_owned(),
             None => format!("shard_{shown}"),
@@ -171,7 +171,7 @@ fn a_standby_shows_figures_and_refuses_to_write() {
     assert_behind(&figures(&mut cluster.superuser().unwrap(), id));
 }
 
-/// The tail fails, is mended and resumed. DETAIL of the error is told wherever the error is.
+/// The tail fails, is repaired and resumed. The error's DETAIL is reported wherever the error is.
 #[test]
 #[ignore = "make test-all: a failure; make test has tools::diagnose::what_is_wrong_on_a_shard_is_told_with_its_place"]
 fn a_failed_tail_tells_its_detail_and_goes_on() {
@@ -207,12 +207,12 @@ fn a_failed_tail_tells_its_detail_and_goes_on() {
     cut_over_and_compare(&cluster, &split);
 }
 
-/// A secret that a shard's DETAIL shows is not passed on.
+/// A secret in the DETAIL of a shard's error is not passed on.
 #[test]
 fn details_keep_the_secret() {
     let cluster = cluster(&[]);
     let split = plan(&cluster);
-    // The agent's own row is refused, and DETAIL shows it.
+    // The agent's own row is refused, and DETAIL contains it.
     source(&cluster)
         .batch_execute(
             "CREATE SCHEMA shardmaster_agent AUTHORIZATION mover;
@@ -236,7 +236,7 @@ fn details_keep_the_secret() {
     assert!(!detail.unwrap_or_default().contains(&token));
 }
 
-/// How many changes, and when the newest of them was made.
+/// The metrics contain the number of changes, and the time of the newest one.
 #[test]
 #[ignore = "make test-all: more figures; make test has figures_are_those_of_now_or_unknown"]
 fn the_last_event_is_the_newest_change() {
@@ -259,7 +259,7 @@ fn the_last_event_is_the_newest_change() {
     assert_eq!(split.metric::<Option<i64>>("last_event_id").unwrap(), Some(300));
 }
 
-/// A worker says which shard it connects to, and stops to say so once it is there.
+/// A worker reports which shard it connects to, until it is connected.
 #[test]
 #[ignore = "make test-all: what is waited for; make test has tools::split_run::a_run_names_whom_it_waits_for_and_ends_with_an_account"]
 fn what_is_waited_for_is_named_and_is_over_when_it_is() {
@@ -277,7 +277,7 @@ fn what_is_waited_for_is_named_and_is_over_when_it_is() {
     master.execute(update, &[&cluster.servers[1].conninfo(DATABASE, "mover")]).unwrap();
     split.wait("dual_write", LIMIT).unwrap();
     split.wait_held("waiting for shard_split_run_backfill", LIMIT).unwrap();
-    // A new worker connects, and then waits for a lock that it does not know of.
+    // A new worker connects and then waits for a lock that it cannot foresee.
     let mut table = source(&cluster);
     table.batch_execute("BEGIN; LOCK TABLE items IN ACCESS EXCLUSIVE MODE").unwrap();
     split.call("run_backfill").unwrap();
@@ -301,8 +301,8 @@ const HASHED: &str = "
     SELECT shard_keyspace_add('h', 'hash', 16, 'text', '{shard_a,shard_a}');
     SELECT shard_table_add('hashed', 'tenant', 'h')";
 
-/// A hash keyspace, whose keys a shard without the extension takes long to look through,
-/// and rows of other buckets on the target.
+/// Makes a hash keyspace with rows of other buckets on the target. A shard without the extension takes long
+/// to read its keys.
 fn hashed(cluster: &Cluster, rows: u32) -> i64 {
     for (server, keys) in [(0, "none"), (1, "key")] {
         let mut owner = cluster.servers[server].superuser(DATABASE).unwrap();
@@ -349,11 +349,11 @@ fn a_check_takes_as_long_as_a_table_is_big() {
     let gone = "SELECT count(*) = 0 FROM pg_stat_activity WHERE application_name LIKE 'shardmaster%'";
     wait::until_true(&mut target, "the session to end", Duration::from_secs(5), gone).unwrap();
     target.batch_execute("DELETE FROM hashed WHERE id > 20000").unwrap();
-    // As many rows as this machine needs for an answer that takes longer than the limit.
+    // Rows are added until this machine needs longer for an answer than the limit.
     loop {
         let began = Instant::now();
         let found = findings(&mut cluster.superuser().unwrap(), id);
-        // How its key's values come is told in any case.
+        // The check always reports where the values of the key come from.
         let keys = "unique keys without the shard-by column: public.hashed: index hashed_pkey (id): values of \"id\" (integer) come from the application";
         assert_eq!(found, [(keys.to_owned(), true)]);
         if began.elapsed() > Duration::from_millis(600) {
@@ -363,7 +363,7 @@ fn a_check_takes_as_long_as_a_table_is_big() {
                     generate_series(m + 1, 2 * m) i";
         target.batch_execute(more).unwrap();
     }
-    // What is bounded says what it was asked.
+    // An error of a query with a limit names its purpose.
     target
         .batch_execute("BEGIN; LOCK TABLE pg_catalog.pg_subscription_rel IN ACCESS EXCLUSIVE MODE")
         .unwrap();
@@ -373,7 +373,7 @@ fn a_check_takes_as_long_as_a_table_is_big() {
     assert!(!found.iter().any(|(text, _)| text.contains("in progress")), "{found:?}");
 }
 
-/// Everything is to move: the check tells of rows that do not.
+/// Everything is to move, and the check reports rows that do not.
 #[test]
 #[ignore = "make test-all: rows that stay; make test has check::refusals::the_check_finds_what_the_servers_know"]
 fn rows_that_stay_are_told_of() {
@@ -409,7 +409,7 @@ fn rows_that_stay_are_told_of() {
     assert_eq!((left.get::<_, i64>(0), left.get::<_, i64>(1)), (20, 2000));
 }
 
-/// While a cutover is under way nobody is waited for.
+/// During a cutover the split is working, and does not wait for a call.
 #[test]
 #[ignore = "make test-all: a cutover; make test has figures_are_those_of_now_or_unknown"]
 fn a_cutover_is_work() {
@@ -428,7 +428,7 @@ fn a_cutover_is_work() {
     .unwrap();
 }
 
-/// A split that rests says what it waits for whenever it is asked, though it follows its source.
+/// An idle split always reports what it waits for, even while it follows its source.
 #[test]
 #[ignore = "make test-all: figures of one that rests; make test has figures_are_those_of_now_or_unknown"]
 fn a_split_that_rests_says_so_all_the_time() {
@@ -440,7 +440,7 @@ fn a_split_that_rests_says_so_all_the_time() {
     split.wait_held("step_snapshot", LIMIT).unwrap();
     cluster.fault("").unwrap();
     let mut table = source(&cluster);
-    // In the middle of a step, which waits for a lock.
+    // The split is in the middle of a step, which waits for a lock.
     table.batch_execute("BEGIN; LOCK TABLE items IN ACCESS EXCLUSIVE MODE").unwrap();
     wait::until_true(
         &mut source(&cluster),
@@ -455,8 +455,8 @@ fn a_split_that_rests_says_so_all_the_time() {
     cut_over_and_compare(&cluster, &split);
 }
 
-/// A step finds its tables by the catalogs' indexes: what they cost does not grow with the other
-/// tables of their database.
+/// A step finds its tables by indexes of the catalogs, so its cost does not grow with the number of other
+/// tables in the database.
 #[test]
 #[ignore = "make test-all: a thousand other tables; make test has split::round_trips::a_step_that_finds_nothing_is_three_ways_there_and_back"]
 fn a_step_does_not_read_catalogs_of_other_tables() {
@@ -488,14 +488,14 @@ fn a_step_does_not_read_catalogs_of_other_tables() {
     }
     for (server, before) in cluster.servers.iter().zip(before) {
         let read = read_of_catalogs(server) - before;
-        // Sessions tell a second late what they have read: some of it was before the first step.
+        // Sessions report their reads a second late, so some of them belong to the time before the first step.
         assert!(read < i64::from(STEPS) * 3_000, "{read} rows of catalogs were read in {STEPS} steps");
     }
 }
 
 const STEPS: i32 = 100;
 
-/// Rows that scans of whole catalogs have read on a server.
+/// Returns the number of rows that sequential scans of catalogs have read on a server.
 fn read_of_catalogs(server: &Server) -> i64 {
     let read = "SELECT sum(seq_tup_read)::bigint FROM pg_stat_sys_tables
                  WHERE relname IN ('pg_class', 'pg_attribute', 'pg_type', 'pg_depend', 'pg_constraint', 'pg_attrdef', 'pg_index')";

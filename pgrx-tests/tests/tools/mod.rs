@@ -1,4 +1,4 @@
-//! What an operator reads and types, and the harness of these tests itself.
+//! Output and calls of operators, and the test harness itself.
 
 mod demo;
 mod diagnose;

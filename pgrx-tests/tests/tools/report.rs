@@ -1,4 +1,4 @@
-//! `shard_report()` in a real browser: wide and narrow, light and dark, with much in it and with nothing, and with names that
+//! `shard_report()` in a real browser: wide and narrow, light and dark, full and empty, and with names that
 //! would be markup.
 
 use postgres::Client;
@@ -16,7 +16,7 @@ const VIEWS: [View; 4] = [
     View { width: 400, is_dark: true },
 ];
 const SECTIONS: [&str; 6] = ["attention", "shards", "keyspaces", "splits", "placement", "events"];
-/// What the page is made of. Nothing else was put into it.
+/// The elements of the page. It has no others.
 const ELEMENTS: &str = "a article b bdi body caption dd details div dl dt figcaption figure footer h1 h2 h3 head header html i li \
     main meta nav ol p path section span style summary svg table tbody td th thead title tr ul";
 
@@ -24,7 +24,7 @@ fn report(master: &mut Client) -> String {
     master.query_one("SELECT shard_report()", &[]).unwrap().get(0)
 }
 
-/// Looks at it in each way, and returns the last findings.
+/// Renders the page in each view, and returns the last findings.
 fn look(page: &str) -> Findings {
     if let Ok(kept) = std::env::var("SHARDMASTER_KEEP_REPORT") {
         std::fs::write(kept, page).unwrap();
@@ -66,7 +66,7 @@ fn a_master_without_anything_has_a_page() {
     }
 }
 
-/// A split that follows its source for a while, one that has failed, one that has cut over.
+/// One split follows its source for a while, one has failed, and one has cut over.
 #[test]
 #[ignore = "make test-all: figures over some time; make test has names_are_never_markup"]
 fn splits_are_shown_with_their_times_and_figures() {
@@ -108,7 +108,7 @@ fn splits_are_shown_with_their_times_and_figures() {
         assert!(text.contains(&says), "{says}: {text}");
     }
     let drawn = found.all("drawing");
-    // A copy that was over before the first measurement has no curve.
+    // A copy that ended before the first measurement has no curve.
     let applied =
         drawn.iter().position(|words| words.starts_with("Changes applied a second over time: at most "));
     assert!(
@@ -119,7 +119,7 @@ fn splits_are_shown_with_their_times_and_figures() {
     assert!(bad.contains(&format!("split {}", lost.id)), "{text}");
 }
 
-/// Each is shown as it is, and is nothing else.
+/// Each name is displayed as text and as nothing else.
 #[test]
 fn names_are_never_markup() {
     const HOSTILE: [&str; 5] = [
@@ -129,7 +129,7 @@ fn names_are_never_markup() {
         "]]><!-- &amp; <svg/onload=window.hacked=4>",
         "</title></head><body onpageshow=window.hacked=5>",
     ];
-    // Whatever stands behind it would be read from right to left.
+    // Text behind these characters would be displayed from right to left.
     const TURNS: &str = "\u{202e}txt.exe \u{2066}\u{202d}";
     let cluster = cluster(&[]);
     let mut master = cluster.superuser().unwrap();
@@ -157,11 +157,11 @@ fn names_are_never_markup() {
         assert!(names.iter().any(|name| name.contains(said)), "{said}: {names:?}");
     }
     assert!(!page.contains("<script") && !page.contains("<img"));
-    // Any encoding of a client holds it.
+    // The page can be sent in any client encoding.
     assert!(page.contains("tenant &#65533;txt.exe") && page.is_ascii(), "{page}");
 }
 
-/// A thousand shards, a million keys, hundreds of keyspaces and splits.
+/// There are a thousand shards, a million keys, and hundreds of keyspaces and splits.
 #[test]
 #[ignore = "make test-all: a thousand shards; make test has names_are_never_markup"]
 fn its_size_and_its_time_have_bounds() {
@@ -217,7 +217,7 @@ fn whoever_may_look_at_statistics_may_look_at_it() {
     }
 }
 
-/// What a split is at is what its card says, in each of its states; and any client's encoding holds the page.
+/// The card of a split shows its state, in each of its states, and the page can be sent in any client encoding.
 #[test]
 #[ignore = "make test-all: each state of a split; make test has names_are_never_markup"]
 fn a_card_says_what_its_split_is_at() {

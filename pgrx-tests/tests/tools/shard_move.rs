@@ -1,4 +1,4 @@
-//! A move by one call, which goes on where it was.
+//! A move by one call, which continues where it was interrupted.
 
 use postgres::{Client, NoTls};
 use shardmaster_tests::cluster::{Cluster, DATABASE, OWNER};
@@ -8,7 +8,7 @@ use shardmaster_tests::split::Split;
 use shardmaster_tests::wait;
 use std::sync::{Arc, Mutex};
 
-/// A session of an operator, and the lines that he reads.
+/// Returns an operator's session, and the lines that it receives.
 fn operator(cluster: &Cluster) -> (Client, Arc<Mutex<Vec<String>>>) {
     let lines = Arc::new(Mutex::new(Vec::new()));
     let heard = lines.clone();
@@ -21,7 +21,7 @@ fn operator(cluster: &Cluster) -> (Client, Arc<Mutex<Vec<String>>>) {
     (config.connect(NoTls).unwrap(), lines)
 }
 
-/// What a call says, and how it ends.
+/// Makes a call, and returns its lines and its outcome.
 fn call(cluster: &Cluster, arguments: &str) -> (String, String) {
     let (mut operator, lines) = operator(cluster);
     let ended = outcome(&mut operator, &format!("CALL shard_move({arguments})"));
@@ -48,7 +48,7 @@ fn a_move_is_verified_on_both_sides_of_its_cutover_and_goes_on_when_it_is_called
     assert_eq!(lines.matches("verified, every row is the same").count(), 2, "{lines}");
     assert!(lines.ends_with("next: SELECT shard_split_finish(1)"), "{lines}");
     assert_eq!(rows(&cluster, 1), expected);
-    // What was verified since the cutover is not compared again.
+    // Rows that were verified after the cutover are not compared again.
     let (lines, ended) = call(&cluster, MOVES);
     assert_eq!((ended.as_str(), lines.contains("verifying")), ("ok", false), "{lines}");
     assert_eq!(rows(&cluster, 0), expected);
@@ -58,7 +58,7 @@ fn a_move_is_verified_on_both_sides_of_its_cutover_and_goes_on_when_it_is_called
     let (lines, ended) = call(&cluster, MOVES);
     let wanted = "all of these keys are already on shard \"shard_b\"";
     assert_eq!((ended.as_str(), lines.as_str()), ("ok", wanted));
-    // Those that are there already come along in the list.
+    // The list may contain keys that are on the target already.
     let (lines, ended) = call(&cluster, "'{stays,moves}', 'shard_b', verify => false, finish => true");
     assert_eq!((ended.as_str(), lines.contains("verif")), ("ok", false), "{lines}");
     let of = "SELECT concat_ws(' ', shard_of('stays'), shard_of('moves'))";
@@ -90,7 +90,7 @@ fn what_cannot_be_moved_is_refused_before_anything_is_planned() {
     master.batch_execute("ROLLBACK").unwrap();
     let plans: i64 = master.query_one("SELECT count(*) FROM shardmaster.split_plan", &[]).unwrap().get(0);
     assert_eq!(plans, 0);
-    // Keys of a completed split lead back by its reverse split alone.
+    // Keys of a completed split can only be moved back by its reverse split.
     assert_eq!(call(&cluster, &format!("{MOVES}, verify => false")).1, "ok");
     let said = hint(&cluster, "'{moves}', 'shard_a'");
     assert!(said.contains("SELECT shard_split_reverse(1) takes the move back."), "{said}");
@@ -98,7 +98,7 @@ fn what_cannot_be_moved_is_refused_before_anything_is_planned() {
     assert!(said.starts_with("shard \"shard_c\" does not exist"), "{said}");
 }
 
-/// Whoever calls it dies in the middle, and a split that is begun by somebody else is found.
+/// The caller's session ends in the middle, and the next call finds the split that another one has begun.
 #[test]
 fn a_call_that_has_died_is_made_again() {
     let cluster = cluster(&[]);
@@ -124,7 +124,7 @@ fn a_call_that_has_died_is_made_again() {
     assert!(rows(&cluster, 0).is_empty());
 }
 
-/// What has held an attempt of its cutover off is gone when it is called again.
+/// The transaction that aborted the first attempt of the cutover has ended when the call is repeated.
 #[test]
 fn a_call_behind_an_aborted_cutover_goes_on() {
     let cluster = cluster(&["shardmaster.cutover_timeout = 300ms"]);
@@ -140,7 +140,7 @@ fn a_call_behind_an_aborted_cutover_goes_on() {
     assert_eq!(lines.matches("verified, every row is the same").count(), 2, "{lines}");
 }
 
-/// Rows that differ stop it on either side of the cutover, and so does a remark of the check.
+/// Rows that differ stop the move before and after the cutover, and so does a remark of the check.
 #[test]
 fn it_stops_where_somebody_has_to_decide() {
     let cluster = cluster(&[]);

@@ -1,4 +1,4 @@
-//! The extension installs, its worker comes up, and it says that all is well.
+//! The extension installs, its worker starts, and it reports no problem.
 
 use shardmaster_tests::cluster::{self, Cluster};
 use shardmaster_tests::server::Stop;

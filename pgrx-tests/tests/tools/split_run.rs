@@ -1,4 +1,4 @@
-//! What an operator is told who runs a split by one call, and whom it waits for.
+//! Output for an operator who runs a split by one call, and whom the split waits for.
 
 use shardmaster_tests::cluster::{CLIENT, DATABASE, OWNER};
 use shardmaster_tests::fixture::{LIMIT, by_superusers, cluster, plan, rows, to_pending};
@@ -7,7 +7,7 @@ use shardmaster_tests::split::Split;
 use shardmaster_tests::wait;
 use std::sync::{Arc, Mutex};
 
-/// A client's transaction that has written to a row that moves, by a program of that name.
+/// Opens a client's transaction that has written a row that moves, under this application name.
 fn writer(cluster: &shardmaster_tests::cluster::Cluster, program: &str) -> postgres::Client {
     let mut config = cluster.servers[0].config(DATABASE, CLIENT);
     let mut writer = config.application_name(program).connect(postgres::NoTls).unwrap();
@@ -15,8 +15,8 @@ fn writer(cluster: &shardmaster_tests::cluster::Cluster, program: &str) -> postg
     writer
 }
 
-/// A cutover waits for a client, who is named with all that helps to find him and nothing of what he has
-/// written, and the account tells of him.
+/// A cutover waits for a client. The output names all that helps to find the client, and nothing of the
+/// written values. The summary mentions the client, too.
 #[test]
 fn a_run_names_whom_it_waits_for_and_ends_with_an_account() {
     let cluster = cluster(&["shardmaster.cutover_timeout = 60000"]);
@@ -62,7 +62,7 @@ fn a_run_names_whom_it_waits_for_and_ends_with_an_account() {
     assert!(lines.iter().all(|line| !line.contains("sEcret")), "{lines:#?}");
     assert!(!split.events().unwrap().contains("sEcret"));
     assert_eq!(rows(&cluster, 1).len(), 300);
-    // Nobody is at work, and what is missing is said.
+    // The split is idle, and the missing call is reported.
     wait::until("its rest", LIMIT, || {
         let said: Option<String> = split.metric("waiting_for")?;
         let rests = split.metric::<String>("activity")? == "idle";
@@ -72,7 +72,7 @@ fn a_run_names_whom_it_waits_for_and_ends_with_an_account() {
     split.finish(LIMIT).unwrap();
 }
 
-/// An attempt that waits for a client in vain is followed by another one, which finds him gone.
+/// An attempt waits for a client without success. The next one finds the client gone.
 #[test]
 #[ignore = "make test-all: a second attempt; make test has a_run_names_whom_it_waits_for_and_ends_with_an_account"]
 fn a_run_tries_a_cutover_again() {
@@ -90,7 +90,8 @@ fn a_run_tries_a_cutover_again() {
     split.finish(LIMIT).unwrap();
 }
 
-/// The same call takes a plan back, which has begun or not, and says no more than that it is so.
+/// A call with 'rolled_back' takes a plan back, even if it has not begun. If it was rolled back already,
+/// nothing happens.
 #[test]
 fn a_run_takes_back() {
     let cluster = cluster(&[]);
@@ -113,7 +114,7 @@ fn a_run_takes_back() {
     split.finish(LIMIT).unwrap();
 }
 
-/// The summary of a check counts what moves, and is no finding.
+/// The summary of a check counts the rows that move, and is not a finding.
 #[test]
 #[ignore = "make test-all: what a check counts; make test has a_run_names_whom_it_waits_for_and_ends_with_an_account"]
 fn a_check_says_how_much_moves() {
@@ -130,14 +131,14 @@ fn a_check_says_how_much_moves() {
         "{detail}"
     );
     assert!(!detail.contains("open for"), "{detail}");
-    // Who would be waited for is told.
+    // The summary names a transaction that a split would wait for.
     let _writer = writer(&cluster, "the shop");
     wait::until("an old writer to be told of", LIMIT, || {
         let detail: String = master.query_one(query, &[&split.id])?.get(2);
         Ok(detail.contains("the oldest on the source has been open for").then_some(()))
     })
     .unwrap();
-    // Large tables are estimated.
+    // Rows of large tables are estimated.
     cluster.servers[0]
         .superuser(DATABASE)
         .unwrap()
@@ -151,7 +152,8 @@ fn a_check_says_how_much_moves() {
     assert!((30_000..55_000).contains(&number(&detail)), "{detail}");
 }
 
-/// What keeps a split from beginning is told once, with what to do, and the call ends: it can be mended, and called again.
+/// If a split cannot begin, the reason is reported once, with its remedy, and the call ends. It can be called
+/// again after the repair.
 #[test]
 fn a_run_that_cannot_begin_ends_and_says_why() {
     let mut cluster = cluster(&[]);
@@ -180,7 +182,7 @@ fn a_run_that_cannot_begin_ends_and_says_why() {
     assert_eq!(split.phase().unwrap(), "completed");
 }
 
-/// A copy is a bar in psql alone; on its reverse split it has neither a part nor a time that is left.
+/// Only psql shows the copy as a bar. During a rollback the line has neither a percentage nor a remaining time.
 #[test]
 #[ignore = "make test-all: what a line says at each time; make test has a_run_names_whom_it_waits_for_and_ends_with_an_account"]
 fn a_line_says_which_way_a_split_goes() {
@@ -214,13 +216,13 @@ fn a_line_says_which_way_a_split_goes() {
     let report: String = other.query_one("SELECT shard_report()", &[]).unwrap().get(0);
     assert!(report.contains("rolling back"));
     assert!(standing(&mut other).starts_with("rolling back from phase "), "{}", standing(&mut other));
-    // One side is clean before the other is: that is no shard that was set back.
+    // One side is clean before the other. This is not reported as a shard that was restored.
     let told = other.query("SELECT problem FROM shard_split_diagnose($1)", &[&split.id]).unwrap();
     let told: Vec<&str> = told.iter().map(|row| row.get(0)).collect();
     assert!(told.iter().all(|problem| problem.starts_with("it waits for")), "{told:?}");
     let refused = split.run(|_| ()).unwrap_err().to_string();
     assert!(refused.contains("is being rolled back"), "{refused}");
-    // Nobody brings it to another end, who wants its keys.
+    // A caller who wants its keys is told to wait.
     let again = "SELECT shard_split_plan('shard_a', 'shard_b', '{moves}')";
     let refused = master.batch_execute(again).unwrap_err();
     let hint = refused.as_db_error().and_then(|error| error.hint()).unwrap_or_default();
@@ -231,13 +233,13 @@ fn a_line_says_which_way_a_split_goes() {
     assert!(standing(&mut other).starts_with("ready: "), "{}", standing(&mut other));
     split.run(|_| ()).unwrap();
     assert!(standing(&mut other).starts_with("begun, in phase completed"), "{}", standing(&mut other));
-    // What a start would ask for is no finding of a split that has ended.
+    // A split that has ended has no findings about a start.
     split.finish(LIMIT).unwrap();
     let rows = other.query("SELECT detail FROM shard_split_check($1)", &[&split.id]).unwrap();
     assert_eq!(rows.iter().map(|row| row.get::<_, String>(0)).collect::<Vec<_>>(), ["finished"]);
 }
 
-/// A run does not undo what somebody else has asked for meanwhile.
+/// A run does not undo a rollback that another session has requested meanwhile.
 #[test]
 #[ignore = "make test-all: somebody else's rollback; make test has a_run_takes_back"]
 fn a_run_ends_where_somebody_else_rolls_back() {
@@ -254,12 +256,12 @@ fn a_run_ends_where_somebody_else_rolls_back() {
     });
     split.wait("rolled_back", LIMIT).unwrap();
     assert!(rows(&cluster, 1).is_empty());
-    // The next one runs the plan again.
+    // The next run starts the plan again.
     split.run(|_| ()).unwrap();
     assert_eq!(split.phase().unwrap(), "completed");
 }
 
-/// Who takes the extension away is told what it leaves, which was left on purpose.
+/// If the extension is dropped, a notice names the redirects that stay. They were left on purpose.
 #[test]
 #[ignore = "make test-all: what is said of redirects; make test has masters::workers::the_extension_stays_while_a_split_is_unfinished"]
 fn a_dropped_extension_names_the_redirects_that_stay() {
@@ -293,7 +295,7 @@ fn a_dropped_extension_names_the_redirects_that_stay() {
     assert!(told().is_empty());
 }
 
-/// A rollback ends a pause: it is shown as what it is, leaves nothing to type, and takes no other pause.
+/// A rollback ends a pause. The split is shown as rolling back, has no next call, and cannot be paused.
 #[test]
 #[ignore = "make test-all: a pause; make test has a_run_takes_back"]
 fn a_paused_split_that_is_rolled_back_rests_no_more() {
@@ -321,7 +323,7 @@ fn a_paused_split_that_is_rolled_back_rests_no_more() {
     assert_eq!(split.phase().unwrap(), "completed");
 }
 
-/// Where no coordinator looks after the database, whoever watches a split does.
+/// If no coordinator watches the database, the session that watches the split starts its worker.
 #[test]
 #[ignore = "make test-all: no coordinator; make test has masters::workers::without_preload_the_calls_start_workers"]
 fn a_run_without_a_coordinator_starts_another_worker() {
@@ -343,8 +345,8 @@ fn a_run_without_a_coordinator_starts_another_worker() {
     split.finish(LIMIT).unwrap();
 }
 
-/// A plan that was rolled back has let go of its shards and keys: whether it would be taken again is looked at before it
-/// is asked for.
+/// A plan that was rolled back has released its shards and keys. The check finds out whether it would be
+/// accepted again before it is started.
 #[test]
 #[ignore = "make test-all: each thing that a plan may lack; make test has a_run_that_cannot_begin_ends_and_says_why"]
 fn a_plan_that_is_not_taken_again_is_not_ready() {
@@ -409,7 +411,7 @@ fn a_plan_that_is_not_taken_again_is_not_ready() {
         cluster.superuser().unwrap().batch_execute(right).unwrap();
     }
     assert_eq!(split.wait("completed", LIMIT).unwrap_err().sqlstate(), Some("55000"));
-    // With the tables that the keyspace has by now, and what was said of their columns until that is taken back.
+    // The check uses the keyspace's present tables, and mappings of columns until they are removed.
     for (wrong, right, told) in [
         ("SELECT shard_table_add('nowhere', 'tenant')", "SELECT shard_table_drop('nowhere')", "nowhere"),
         (

@@ -8,6 +8,7 @@ use crate::agent::error::{Result, SplitError};
 use crate::agent::session::Side;
 use crate::catalog::earlier_decisions;
 use crate::catalog::keyspace;
+use crate::catalog::shard_decision::Decision;
 use crate::catalog::split::Plan;
 use crate::clean;
 use crate::keys::key_type::KeyType;
@@ -73,16 +74,11 @@ pub fn ensure(connection: &mut Connection) -> Result<()> {
         "SELECT count(*) = 3 FROM pg_catalog.pg_attribute
           WHERE attrelid = to_regclass('shardmaster_agent.decision') AND attname IN ('earlier', 'keyspace_made', 'tables') AND NOT attisdropped",
     )?;
-    if is_whole.scalar() == Some("t") {
+    if is_whole.is_true() {
         return Ok(());
     }
-    match connection.run(TABLE) {
-        Ok(_) => Ok(()),
-        Err(error) if ["23505", "42P07", "42701"].iter().any(|state| error.is(state)) => {
-            Err(SplitError::Retry(format!("another split on shard \"{}\"", error.shard)))
-        }
-        Err(error) => Err(error.into()),
-    }
+    let states = ["23505", "42P07", "42701"];
+    connection.run(TABLE).map(drop).map_err(|error| SplitError::of_another_split(error, states))
 }
 
 /// Returns the statement that notes a decision if the side has reached this state. A decision that is older than the
@@ -120,18 +116,11 @@ const MADE: &str = "left(to_jsonb(d) ->> 'keyspace_made', 20)";
 /// SQL expression over the table's row `d`: the keyspace's tables, as JSON.
 const TABLES: &str = "left(to_jsonb(d) ->> 'tables', 1000000)";
 
-/// A decision as the row has it.
+/// A decision as the row has it, without the shard's own name.
 pub struct Noted {
-    pub keyspace: String,
-    pub split: i64,
-    pub token: String,
     pub side: Side,
-    pub version: i64,
     pub other: String,
-    pub entries: String,
-    pub key_count: i64,
-    pub keyspace_made: Option<i64>,
-    pub tables: Option<Vec<String>>,
+    pub decision: Decision,
 }
 
 /// Returns the noted decisions of a namespace.
@@ -150,20 +139,26 @@ pub fn all(connection: &mut Connection, namespace: &str) -> Result<Vec<Noted>> {
     let noted = |row: Vec<Option<String>>| {
         let [keyspace, split, token, side, version, other, entries, count, made, tables] =
             <[_; 10]>::try_from(row).ok()?;
-        Some(Noted {
-            keyspace: clean::message(&keyspace?),
-            split: split?.parse().ok()?,
-            token: clean::message(&token?),
-            side: if side? == Side::Source.as_str() { Side::Source } else { Side::Target },
-            version: version?.parse().ok()?,
-            other: clean::message(&other?),
-            entries: clean::message(&entries?),
-            key_count: count?.parse().ok()?,
-            keyspace_made: made.and_then(|made| made.parse().ok()),
-            tables: tables.and_then(|tables| names(&tables)),
-        })
+        let decision = decision([keyspace, split, token, version, entries, count, made, tables])?;
+        Some(Noted { side: Side::named(&side?), other: clean::message(&other?), decision })
     };
     Ok(rows.rows.into_iter().filter_map(noted).collect())
+}
+
+/// Returns the parts that any noted decision has.
+fn decision(cells: [Option<String>; 8]) -> Option<Decision> {
+    let [keyspace, split, token, version, entries, count, made, tables] = cells;
+    Some(Decision {
+        keyspace: clean::message(&keyspace?),
+        split_id: split?.parse().ok()?,
+        token: clean::message(&token?),
+        version: version?.parse().ok()?,
+        entries: clean::message(&entries?),
+        key_count: count?.parse().ok()?,
+        keyspace_made: made.and_then(|made| made.parse().ok()),
+        tables: tables.and_then(|tables| names(&tables)),
+        ..Decision::default()
+    })
 }
 
 /// Returns names from JSON, or None if the JSON is not a list of names.
@@ -184,21 +179,6 @@ pub fn keys(connection: &mut Connection, namespace: &str, keyspace: &str) -> Res
     Ok(kept(rows))
 }
 
-/// An earlier decision, as a master has told the shard.
-pub struct DecisionTold {
-    pub keyspace: String,
-    /// What kind of entries moved.
-    pub entries: String,
-    pub split: i64,
-    pub token: String,
-    pub version: i64,
-    pub from_shard: String,
-    pub to_shard: String,
-    pub key_count: i64,
-    pub keyspace_made: Option<i64>,
-    pub tables: Option<Vec<String>>,
-}
-
 /// SQL: a row for each earlier decision, whatever was written there; the table's row is `d`. An older row has no such
 /// column.
 const EARLIER: &str = "CROSS JOIN LATERAL (SELECT to_jsonb(d) -> 'earlier') j (list)
@@ -206,7 +186,7 @@ const EARLIER: &str = "CROSS JOIN LATERAL (SELECT to_jsonb(d) -> 'earlier') j (l
                           WITH ORDINALITY l (e, n) WHERE l.n <= 51) l";
 
 /// Returns the earlier decisions that are noted for a namespace.
-pub fn earlier(connection: &mut Connection, namespace: &str) -> Result<Vec<DecisionTold>> {
+pub fn earlier(connection: &mut Connection, namespace: &str) -> Result<Vec<Decision>> {
     if !has(connection, "decision")? {
         return Ok(Vec::new());
     }
@@ -222,17 +202,10 @@ pub fn earlier(connection: &mut Connection, namespace: &str) -> Result<Vec<Decis
     let told = |row: Vec<Option<String>>| {
         let [keyspace, entries, split, token, version, from, to, count, made, tables] =
             <[_; 10]>::try_from(row).ok()?;
-        Some(DecisionTold {
-            keyspace: clean::message(&keyspace?),
-            entries: clean::message(&entries?),
-            split: split?.parse().ok()?,
-            token: clean::message(&token?),
-            version: version?.parse().ok()?,
+        Some(Decision {
             from_shard: clean::message(&from?),
             to_shard: clean::message(&to?),
-            key_count: count?.parse().ok()?,
-            keyspace_made: made.and_then(|made| made.parse().ok()),
-            tables: tables.and_then(|tables| names(&tables)),
+            ..decision([keyspace, split, token, version, entries, count, made, tables])?
         })
     };
     Ok(rows.rows.into_iter().filter_map(told).collect())
@@ -266,21 +239,22 @@ fn kept(rows: Rows) -> Option<Vec<String>> {
 /// Returns the version with which a split has taken its keys from here, if it was the last split of its keyspace, or
 /// one of those that the master has reported with a later one.
 pub fn version_of(source: &mut Connection, plan: &Plan) -> Result<Option<i64>> {
+    let is_it = |decision: &&Decision| decision.split_id == plan.id && decision.token == plan.token;
     let noted = all(source, &plan.source.namespace)?;
-    let is_it =
-        |noted: &&Noted| noted.split == plan.id && noted.token == plan.token && noted.side == Side::Source;
-    if let Some(noted) = noted.iter().find(is_it) {
-        return Ok(Some(noted.version));
+    let mut of_source = noted.iter().filter(|noted| noted.side == Side::Source).map(|noted| &noted.decision);
+    if let Some(decision) = of_source.find(is_it) {
+        return Ok(Some(decision.version));
     }
     let told = earlier(source, &plan.source.namespace)?;
-    let is_it = |told: &&DecisionTold| told.split == plan.id && told.token == plan.token;
     Ok(told.iter().find(is_it).map(|told| told.version))
 }
 
 /// Whether the source has taken part in a decision of the keyspace that is later than this one.
 pub fn is_past(source: &mut Connection, plan: &Plan, version: i64) -> Result<bool> {
     let noted = all(source, &plan.source.namespace)?;
-    Ok(noted.iter().any(|noted| noted.keyspace == plan.keyspace && noted.version > version))
+    Ok(noted
+        .iter()
+        .any(|Noted { decision, .. }| decision.keyspace == plan.keyspace && decision.version > version))
 }
 
 /// Returns the highest split number that is noted.

@@ -132,11 +132,7 @@ fn key_type(column: &Column) -> &'static str {
 
 pub fn create_list(connection: &mut Connection, guard: &KeyGuard, column: &Column) -> Result<()> {
     let table = guard.table();
-    let entry = match guard.entries {
-        Strategy::Directory => format!("key {} PRIMARY KEY", key_type(column)),
-        Strategy::Hash { .. } => "key int4 PRIMARY KEY".to_owned(),
-        Strategy::Range { of } => scope::range_columns(of),
-    };
+    let entry = scope::entry_columns(guard.entries, key_type(column));
     connection.run(&format!("CREATE TABLE IF NOT EXISTS {table} ({entry})"))?;
     if guard.entries.order().is_some() {
         connection

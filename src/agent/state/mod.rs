@@ -42,7 +42,7 @@ pub fn has(connection: &mut Connection, table: &str) -> Result<bool, RemoteError
     Ok(connection.query("SELECT to_regclass($1)", &[Some(&name)])?.scalar().is_some())
 }
 
-/// Whether an error means that the agent's tables do not exist (any more).
+/// Whether an error means that tables, for example the agent's, do not exist (any more).
 pub fn is_gone(error: &RemoteError) -> bool {
     error.is("42P01") || error.is("3F000")
 }
@@ -54,9 +54,5 @@ fn drop_tables(connection: &mut Connection, prefix: &str) -> Result<(), RemoteEr
           WHERE relnamespace = 'shardmaster_agent'::regnamespace AND relkind = 'r' AND starts_with(relname, $1)",
         &[Some(prefix)],
     )?;
-    let drop = |row: Vec<Option<String>>| {
-        let table = row.into_iter().next().flatten()?;
-        Some(format!("DROP TABLE shardmaster_agent.{table}"))
-    };
-    connection.run_all(rows.rows.into_iter().filter_map(drop))
+    connection.run_all(rows.column().map(|table| format!("DROP TABLE shardmaster_agent.{table}")))
 }

@@ -12,7 +12,6 @@ use crate::keys::interval::Interval;
 use crate::keys::key_type::KeyType;
 use crate::keys::ordered::Ordered;
 use crate::keys::scope::Scope;
-use crate::keys::strategy::Strategy;
 use crate::remote::quote::{array_literal, literal};
 use crate::remote::{Connection, number};
 
@@ -39,11 +38,7 @@ fn key_type(column: &Column) -> &'static str {
 /// Creates the table. Its keys are compared like those of the column.
 pub fn create(connection: &mut Connection, redirect: &Redirect, column: &Column) -> Result<()> {
     let table = redirect.table();
-    let entry = match redirect.entries {
-        Strategy::Directory => format!("key {} PRIMARY KEY", key_type(column)),
-        Strategy::Hash { .. } => "key int4 PRIMARY KEY".to_owned(),
-        Strategy::Range { of } => scope::range_columns(of),
-    };
+    let entry = scope::entry_columns(redirect.entries, key_type(column));
     connection.run(&format!(
         "CREATE TABLE IF NOT EXISTS {table} ({entry}, shard text NOT NULL, version bigint NOT NULL,
              split_id bigint NOT NULL, token text NOT NULL, since timestamptz NOT NULL DEFAULT clock_timestamp())"
@@ -95,10 +90,7 @@ pub fn splits(connection: &mut Connection, redirect: &Redirect) -> Result<Vec<(i
         redirect.table()
     ))?;
     require_few(connection, rows.rows.len())?;
-    let splits = rows.rows.into_iter().filter_map(|row| match row.as_slice() {
-        [Some(id), Some(token)] => id.parse().ok().map(|id| (id, clean::message(token))),
-        _ => None,
-    });
+    let splits = rows.pairs().filter_map(|(id, token)| Some((id.parse().ok()?, clean::message(&token))));
     Ok(splits.collect())
 }
 

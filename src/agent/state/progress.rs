@@ -120,11 +120,33 @@ impl LeafProgress {
             blocks: leaf.blocks,
         }
     }
+
+    /// Returns the progress of a leaf of which nothing is copied.
+    pub fn begun(leaf: &Leaf) -> LeafProgress {
+        LeafProgress { cursor: Cursor::Block(0), ..LeafProgress::copied(leaf) }
+    }
+}
+
+impl From<&Leaf> for TargetLeaf {
+    fn from(leaf: &Leaf) -> TargetLeaf {
+        TargetLeaf {
+            oid: leaf.oid.clone(),
+            triggers: leaf.triggers.clone().unwrap_or_default(),
+            filenode: leaf.filenode.clone(),
+        }
+    }
 }
 
 impl TableProgress {
     pub fn is_copied(&self) -> bool {
         self.leaves.iter().all(|leaf| leaf.cursor == Cursor::End)
+    }
+
+    /// Returns the progress of a table with these two sides, without leaves.
+    pub fn of(source: &TableShape, target: &TableShape) -> TableProgress {
+        let mut progress = TableProgress::default();
+        progress.adopt(source, target);
+        progress
     }
 
     /// Makes its rows count as copied from now on by the columns that its two sides have.

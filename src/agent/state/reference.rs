@@ -49,8 +49,7 @@ fn require_own(connection: &mut Connection, set: &ReferenceSet) -> Result<()> {
 }
 
 /// System identifier and timeline.
-pub const SERVER: &str = "(SELECT system_identifier::text FROM pg_control_system())
-                    || ':' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8)";
+pub use crate::agent::observe::SERVER;
 
 /// Takes the origin over, in the transaction that has bootstrapped, and returns whether it knows the set now. If it
 /// was restored on another server from a dump, its transaction ids are those of the earlier server, so its queues

@@ -1,6 +1,7 @@
 //! The tables `scope_<split>_s` and `scope_<split>_t`, one for each side: the scope of the split, as its triggers look
 //! it up.
 
+use crate::agent;
 use crate::agent::error::Result;
 use crate::agent::scope::range_rows;
 use crate::agent::session::Side;
@@ -12,11 +13,7 @@ use crate::remote::Connection;
 use crate::remote::quote::{array_literal, literal};
 
 pub fn table(split: i64, side: Side) -> String {
-    let suffix = match side {
-        Side::Source => "s",
-        Side::Target => "t",
-    };
-    format!("scope_{split}_{suffix}")
+    format!("scope_{split}_{}", agent::suffix(side))
 }
 
 fn qualified(split: i64, side: Side) -> String {
@@ -28,10 +25,16 @@ pub fn drop(connection: &mut Connection, split: i64, side: Side) -> Result<()> {
     Ok(())
 }
 
-/// Returns the columns of a range's bounds.
-pub fn range_columns(of: Ordered) -> String {
-    let collate = if of == Ordered::Text { " COLLATE pg_catalog.\"C\"" } else { "" };
-    format!("lower {0}{collate}, upper {0}{collate}", of.name())
+/// Returns the columns of entries in one of the agent's tables. `key_type`: the type of a directory's keys.
+pub fn entry_columns(entries: Strategy, key_type: &str) -> String {
+    match entries {
+        Strategy::Directory => format!("key {key_type} PRIMARY KEY"),
+        Strategy::Hash { .. } => "key int4 PRIMARY KEY".to_owned(),
+        Strategy::Range { of } => {
+            let collate = if of == Ordered::Text { " COLLATE pg_catalog.\"C\"" } else { "" };
+            format!("lower {0}{collate}, upper {0}{collate}", of.name())
+        }
+    }
 }
 
 /// Returns the keys or buckets in one of the agent's tables that a condition selects.
@@ -95,9 +98,7 @@ pub fn release(connection: &mut Connection, split: i64, back: &Scope, names: &[S
 fn release_ranges(connection: &mut Connection, table: &str, of: Ordered, back: &[Interval]) -> Result<()> {
     connection.run(&format!("LOCK TABLE {table} IN SHARE ROW EXCLUSIVE MODE"))?;
     let rows = connection.run(&format!("SELECT key FROM {table}"))?;
-    let names: Vec<String> =
-        rows.rows.into_iter().filter_map(|row| row.into_iter().next().flatten()).collect();
-    for name in names {
+    for name in rows.column() {
         let Some(range) = Interval::parse(&name, of) else { continue };
         let Some(left) = range.without_all(back, of) else { continue };
         let rest = if left.is_empty() {

@@ -196,10 +196,7 @@ pub fn is_left(target: &mut Connection, split: i64) -> Result<bool> {
 
 /// Inserts the row of a side that begins; an existing one stays as it is.
 pub fn insert(connection: &mut Connection, plan: &Plan, side: Side, entries: &str) -> Result<()> {
-    let (own, other) = match side {
-        Side::Source => (&plan.source, &plan.target),
-        Side::Target => (&plan.target, &plan.source),
-    };
+    let (own, other) = (side.shard(plan), side.other().shard(plan));
     connection.query(
         "INSERT INTO shardmaster_agent.side
                 (split_id, side, state, token, shard, other_shard, namespace, keyspace, entries)
@@ -285,7 +282,7 @@ pub fn all(connection: &mut Connection) -> Result<Vec<FoundSide>> {
     require_few(connection, rows.rows.len())?;
     let found = rows.rows.into_iter().filter_map(|row| match row.as_slice() {
         [Some(id), Some(side), token, moved_to, entries] => {
-            let side = if side == "source" { Side::Source } else { Side::Target };
+            let side = Side::named(side);
             // A compromised server may send texts of any length, so they are truncated here.
             let moved_to = moved_to.as_deref().map(clean::message);
             let moved = moved_to.zip(entries.as_deref().and_then(Strategy::of_entries));

@@ -21,7 +21,7 @@ use crate::remote::Connection;
 use crate::remote::quote::ident;
 use crate::server::txn::transaction;
 use crate::server::wait;
-use crate::split::copy::compatible_ddl::has_same_bytes;
+use crate::split::copy::compatible_ddl::{has_same_bytes, split_modifier};
 use crate::split::engine::{Engine, locks};
 use crate::split::injection_points::{self, reach};
 use crate::split::untrusted_code;
@@ -123,7 +123,7 @@ pub fn begin(engine: &mut Engine) -> Result<Vec<TableShape>> {
 
 fn held_by_rows(target: &mut Connection, shape: &TableShape) -> Result<Vec<String>> {
     let found = catalogs::ask(target, HELD_BY_ROWS, &[shape.oid.as_deref()])?;
-    Ok(found.rows.into_iter().filter_map(|row| row.into_iter().next().flatten()).collect())
+    Ok(found.column().collect())
 }
 
 /// Locks tables. Readers and writers, also of other keys, queue behind the lock, so it is tried only briefly, and
@@ -248,16 +248,6 @@ fn is_wider(before: &str, now: &str) -> bool {
             // The number of fractional digits affects each value.
             (Some(from), Some(to)) => from.first() <= to.first() && from.get(1) == to.get(1),
         }
-}
-
-/// Splits a type's name and its length or precision.
-fn split_modifier(text: &str) -> (String, Option<&str>) {
-    match (text.find('('), text.find(')')) {
-        (Some(from), Some(to)) if from < to => {
-            (format!("{}{}", &text[..from], &text[to + 1..]), Some(&text[from + 1..to]))
-        }
-        _ => (text.to_owned(), None),
-    }
 }
 
 /// Returns a type of the server's own, with its length or precision.

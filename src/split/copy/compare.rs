@@ -4,7 +4,7 @@ use super::leaves::{self, Since};
 use crate::agent::error::{Result, SplitError};
 use crate::agent::known_column;
 use crate::agent::shape::{Leaf, Observation, TableShape};
-use crate::agent::state::progress::{CopyProgress, Cursor, LeafProgress, TableProgress};
+use crate::agent::state::progress::{CopyProgress, LeafProgress, TableProgress};
 use crate::catalog::split::Plan;
 use crate::error::{Failure, SqlState};
 use crate::guc;
@@ -170,25 +170,11 @@ fn unseen(plan: &Plan, table: &SplitTable, before: &LeafProgress, now: &Leaf) ->
     )
 }
 
-fn triggers_of(leaf: &Leaf) -> String {
-    leaf.triggers.clone().unwrap_or_default()
-}
-
 /// Adds new leaves: their rows are not on the target yet, and those of the others stay where they are.
 pub fn grow(shape: &TableShape, table: &mut TableProgress) {
     let is_new = |leaf: &&Leaf| !table.leaves.iter().any(|known| known.oid == leaf.oid);
-    let new: Vec<LeafProgress> = shape.leaves().iter().filter(is_new).map(begin).collect();
+    let new: Vec<LeafProgress> = shape.leaves().iter().filter(is_new).map(LeafProgress::begun).collect();
     table.leaves.extend(new);
-}
-
-fn begin(leaf: &Leaf) -> LeafProgress {
-    LeafProgress {
-        oid: leaf.oid.clone(),
-        filenode: leaf.filenode.clone().unwrap_or_default(),
-        triggers: triggers_of(leaf),
-        cursor: Cursor::Block(0),
-        blocks: leaf.blocks,
-    }
 }
 
 /// Returns the state of a table whose copy begins.
@@ -196,15 +182,8 @@ pub fn fresh(shape: &TableShape, before: &TableProgress) -> TableProgress {
     TableProgress {
         structure: shape.structure(),
         rows_copied: 0,
-        changes_applied: before.changes_applied,
-        bytes: before.bytes,
-        chunks: before.chunks,
-        leaves: shape.leaves().iter().map(begin).collect(),
+        leaves: shape.leaves().iter().map(LeafProgress::begun).collect(),
         columns: Some(known_column::of(shape)),
-        target_structure: before.target_structure.clone(),
-        target_columns: before.target_columns.clone(),
-        target_altered: before.target_altered.clone(),
-        replayed: before.replayed.clone(),
-        target_leaves: before.target_leaves.clone(),
+        ..before.clone()
     }
 }

@@ -174,16 +174,18 @@ fn require_meaning(known: &[KnownColumn], shape: &TableShape) -> Result<(), Stri
 }
 
 pub fn has_same_bytes(one: &str, other: &str) -> bool {
-    let (plain, others) = (without_modifier(one), without_modifier(other));
+    let [(plain, _), (others, _)] = [one, other].map(split_modifier);
     one == other || SAME_BYTES.iter().any(|types| types.contains(&&*plain) && types.contains(&&*others))
 }
 
-/// Returns a type's name without its length or precision: `timestamp with time zone` for `timestamp(3) with time
+/// Splits a type's name and its length or precision: `timestamp with time zone` and `3` for `timestamp(3) with time
 /// zone`.
-fn without_modifier(type_name: &str) -> String {
-    match (type_name.find('('), type_name.find(')')) {
-        (Some(from), Some(to)) if from < to => format!("{}{}", &type_name[..from], &type_name[to + 1..]),
-        _ => type_name.to_owned(),
+pub fn split_modifier(text: &str) -> (String, Option<&str>) {
+    match (text.find('('), text.find(')')) {
+        (Some(from), Some(to)) if from < to => {
+            (format!("{}{}", &text[..from], &text[to + 1..]), Some(&text[from + 1..to]))
+        }
+        _ => (text.to_owned(), None),
     }
 }
 

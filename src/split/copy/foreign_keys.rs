@@ -4,9 +4,11 @@
 use crate::agent::error::{Result, SplitError};
 use crate::agent::session::Side;
 use crate::agent::shape::Column;
+use crate::agent::state::is_gone;
 use crate::agent::state::progress::CopyProgress;
 use crate::catalog::table_policy::Policy;
 use crate::error::{Failure, SqlState};
+use crate::remote::Connection;
 use crate::remote::copy::Bounds;
 use crate::remote::quote::ident;
 use crate::server::wait;
@@ -60,21 +62,12 @@ pub fn check_all(engine: &mut Engine) -> Result<()> {
     }
     let locks = locks::target_locks_with_referenced(engine);
     let locked = engine.target.run(&format!("BEGIN; {locks}"));
-    locked.map_err(|error| {
-        if error.is("42P01") || error.is("3F000") {
-            SplitError::Retry(format!("{}: names that have just changed", error.message))
-        } else {
-            error.into()
-        }
-    })?;
+    locked.map_err(|error| if is_gone(&error) { SplitError::renamed(&error) } else { error.into() })?;
     // A foreign key that was added since may reference tables that are not locked.
     let locked = engine.watched.referenced();
     engine.watch()?;
     if engine.watched.referenced() != locked {
-        return Err(SplitError::Retry(format!(
-            "tables of shard \"{}\" that are referenced, which have just changed",
-            engine.target.shard()
-        )));
+        return Err(have_changed(&engine.target));
     }
     untrusted_code::require_none(&mut engine.target, &engine.plan, Side::Target)?;
     for index in 0..engine.watched.references.len() {
@@ -84,6 +77,14 @@ pub fn check_all(engine: &mut Engine) -> Result<()> {
     }
     engine.target.run("COMMIT")?;
     Ok(())
+}
+
+/// Returns the error if other tables than the locked ones are referenced now.
+pub fn have_changed(target: &Connection) -> SplitError {
+    SplitError::Retry(format!(
+        "tables of shard \"{}\" that are referenced, which have just changed",
+        target.shard()
+    ))
 }
 
 /// Checks one foreign key. Referenced rows are locked first, as the server does: a session that deletes one at the

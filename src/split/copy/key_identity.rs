@@ -9,7 +9,7 @@
 use crate::agent::error::Result;
 use crate::agent::known_column::KnownColumn;
 use crate::agent::session::Side;
-use crate::agent::shape::{Column, TableShape};
+use crate::agent::shape::{Column, TableShape, oid_of};
 use crate::agent::state::progress::{CopyProgress, TableProgress};
 use crate::keys::scope::Scope;
 use crate::remote::Connection;
@@ -117,7 +117,7 @@ impl KeyIdentity {
     /// Checks the condition after a DELETE, before its transaction ends.
     pub fn is_still(&self, connection: &mut Connection, shape: &TableShape, shard_by: &str) -> Result<bool> {
         let rows = connection.run(&format!("SELECT {}", self.still(shape, shard_by)))?;
-        Ok(rows.scalar() == Some("t"))
+        Ok(rows.is_true())
     }
 }
 
@@ -127,8 +127,7 @@ fn known(table: &TableProgress, side: Side) -> Option<(String, Vec<KnownColumn>)
         Side::Source => (&table.structure, &table.columns),
         Side::Target => (&table.target_structure, &table.target_columns),
     };
-    let oid = structure.strip_prefix("oid ")?.split(',').next()?;
-    Some((oid.to_owned(), columns.clone()?))
+    Some((oid_of(structure)?.to_owned(), columns.clone()?))
 }
 
 #[cfg(test)]

@@ -73,12 +73,7 @@ pub fn find_first(
 
 /// Returns the target's leaves as they are stored.
 pub fn of(shape: &TableShape) -> Vec<TargetLeaf> {
-    let leaf = |leaf: &Leaf| TargetLeaf {
-        oid: leaf.oid.clone(),
-        triggers: leaf.triggers.clone().unwrap_or_default(),
-        filenode: leaf.filenode.clone(),
-    };
-    shape.leaves().iter().map(leaf).collect()
+    shape.leaves().iter().map(TargetLeaf::from).collect()
 }
 
 /// What happened to a leaf since it was last checked.
@@ -154,11 +149,7 @@ pub fn admit(engine: &mut Engine, progress: &mut CopyProgress, now: &Observation
                     lost.push(position);
                 }
             }
-            leaves.push(TargetLeaf {
-                oid: leaf.oid.clone(),
-                triggers: leaf.triggers.clone().unwrap_or_default(),
-                filenode: leaf.filenode.clone(),
-            });
+            leaves.push(TargetLeaf::from(leaf));
             admitted = true;
         }
         let table = &mut progress.tables[position];
@@ -260,10 +251,7 @@ pub fn check_unchanged(engine: &mut Engine, progress: &CopyProgress) -> Result<(
     if !engine.tables.iter().any(|table| table.target.is_partitioned()) {
         return Ok(());
     }
-    let look = engine.seen.target.statements(&mut engine.target, &engine.plan, Side::Target)?;
-    let answers = engine.target.run_for_each(&look)?;
-    let seen = answers.into_iter().next().unwrap_or_default();
-    let now = engine.seen.target.read(&mut engine.target, &engine.plan, Side::Target, &seen)?;
+    let now = engine.seen.target.look(&mut engine.target, &engine.plan, Side::Target)?;
     let same = now.tables.iter().zip(&progress.tables).all(|(shape, table)| {
         let known = table.target_leaves.as_deref().unwrap_or_default();
         known.len() == shape.leaves().len()
@@ -430,7 +418,7 @@ fn still_there(target: &mut Connection, oids: &[String]) -> Result<Vec<String>> 
         "SELECT format('%I.%I', n.nspname, c.relname) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
           WHERE c.oid = ANY ({oids}::oid[]) ORDER BY 1"
     ))?;
-    Ok(rows.rows.into_iter().filter_map(|row| row.into_iter().next().flatten()).collect())
+    Ok(rows.column().collect())
 }
 
 impl FoundLeaves {

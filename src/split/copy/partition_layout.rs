@@ -16,7 +16,7 @@ use crate::agent::session::Side;
 use crate::agent::table_names::TableNames;
 use crate::catalog::split;
 use crate::remote::Connection;
-use crate::remote::quote::{ident, idents};
+use crate::remote::quote::{ident, idents, qualified};
 use crate::server::txn::transaction;
 use crate::split::copy::apply_ddl;
 use crate::split::copy::bound::CopyBound;
@@ -148,7 +148,7 @@ impl TargetPlace {
     }
 
     fn sql(&self) -> String {
-        format!("{}.{}", ident(&self.schema), ident(&self.name))
+        qualified(&self.schema, &self.name)
     }
 }
 
@@ -181,8 +181,7 @@ fn make(node: &TreeNode, parent: &TreeNode, above: &TargetPlace) -> Option<Vec<S
 }
 
 fn tree(connection: &mut Connection, tables: &TableNames) -> Result<Vec<TreeNode>> {
-    let lists = tables.lists();
-    let rows = catalogs::ask(connection, TREE, &[Some(&lists[0]), Some(&lists[1])])?;
+    let rows = catalogs::ask(connection, TREE, &catalogs::given(&tables.lists()))?;
     let node = |row: &Vec<Option<String>>| {
         let cell = |n: usize| row.get(n).cloned().flatten();
         Some(TreeNode {

@@ -13,7 +13,7 @@ use crate::agent::error::{Result, SplitError};
 use crate::agent::session::Side;
 use crate::agent::shape::{Observation, TableShape};
 use crate::agent::state::progress::{self, CopyProgress, TableProgress};
-use crate::agent::state::{consumed, epoch, lease, overflow, queue};
+use crate::agent::state::{consumed, epoch, is_gone, lease, overflow, queue};
 use crate::agent::{known_column, seen, temporary};
 use crate::catalog::split;
 use crate::catalog::split_state::{Goal, row};
@@ -153,10 +153,7 @@ pub fn finish_begin_target(engine: &mut Engine, source: &Observation) -> Result<
         let locked = engine.watched.referenced();
         engine.watch()?;
         if !engine.watched.referenced().is_subset(&locked) {
-            return Err(SplitError::Retry(format!(
-                "tables of shard \"{}\" that are referenced, which have just changed",
-                engine.target.shard()
-            )));
+            return Err(foreign_keys::have_changed(&engine.target));
         }
     }
     check_target(engine, &progress, source, &now)?;
@@ -165,15 +162,13 @@ pub fn finish_begin_target(engine: &mut Engine, source: &Observation) -> Result<
 
 /// Handles a referenced table that was renamed, or dropped with the table that references it.
 fn watch_again(engine: &mut Engine, error: RemoteError) -> SplitError {
-    if !error.is("42P01") && !error.is("3F000") {
+    if !is_gone(&error) {
         return error.into();
     }
     let before = engine.watched.referenced();
     let again = engine.target.run("ROLLBACK").map_err(SplitError::from).and_then(|_| engine.watch());
     match again {
-        Ok(()) if engine.watched.referenced() != before => {
-            SplitError::Retry(format!("{}: names that have just changed", error.message))
-        }
+        Ok(()) if engine.watched.referenced() != before => SplitError::renamed(&error),
         Ok(()) => error.into(),
         Err(other) => other,
     }

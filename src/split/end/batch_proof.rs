@@ -70,7 +70,7 @@ impl<'a> BatchProof<'a> {
         let [noted, look] = answers.as_slice() else { return Ok(false) };
         let look = seen.read(self.target, self.plan, Side::Target, look)?;
         untrusted_code::look_through(self.target, self.plan, Side::Target, look.code())?;
-        Ok(noted.scalar() == Some("t"))
+        Ok(noted.is_true())
     }
 
     /// Returns keys and checksums of the rows to be deleted, or None for a leaf with more than a few.
@@ -126,7 +126,7 @@ impl<'a> BatchProof<'a> {
         let questions = keys_of.iter().map(|(position, keys)| self.question(*position, keys));
         let questions: Vec<String> = questions.collect::<Result<_>>()?;
         let answers = self.target.run_each(&questions, Bounds::unlimited().stall)?;
-        let are_there = |answer: Rows| answer.scalar() == Some("t");
+        let are_there = |answer: Rows| answer.is_true();
         let answers: BTreeMap<usize, bool> =
             keys_of.into_keys().zip(answers.into_iter().map(are_there)).collect();
         for (number, position, rows) in of {

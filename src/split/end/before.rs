@@ -16,6 +16,7 @@ use crate::split::copy::leaves;
 use crate::split::cutover::{side_state_check, source};
 use crate::split::engine::Engine;
 use crate::split::record::FinishRequest;
+use crate::split::table::computed;
 use crate::split::{references, unregistered, untrusted_code};
 
 /// Checks both sides before anything is removed.
@@ -86,19 +87,20 @@ pub fn require_told(engine: &mut Engine, version: i64) -> Result<()> {
 
 /// Refuses if stale clients wrote while the source had lost its fence: these changes exist nowhere else.
 fn require_nothing_stray(engine: &mut Engine) -> Result<()> {
-    let stray = source::stray_changes(engine)?;
-    if stray == 0 {
-        return Ok(());
-    }
+    let Some(text) = stray(engine)? else { return Ok(()) };
     let queues: Vec<&str> = engine.tables.iter().map(|table| table.queue.as_str()).collect();
-    let queues = queues.join(", ");
-    Err(refuse(
-        engine,
+    Err(refuse(engine, format!("{text}; their keys are in {}", queues.join(", "))))
+}
+
+/// Describes changes that the source has accepted after the cutover.
+pub fn stray(engine: &mut Engine) -> Result<Option<String>> {
+    let stray = source::stray_changes(engine)?;
+    let shard = &engine.plan.source.shard_key;
+    Ok((stray > 0).then(|| {
         format!(
-            "source shard \"{}\" accepted {stray} changes after the cutover, while it had lost its fence; their keys are in {queues}",
-            engine.plan.source.shard_key
-        ),
-    ))
+            "source shard \"{shard}\" accepted {stray} changes after the cutover, while it had lost its fence"
+        )
+    }))
 }
 
 /// Compares the tables by oid: a table that was renamed, and another that has taken its name, are not the same.
@@ -161,11 +163,10 @@ pub fn uncompared(engine: &mut Engine) -> Result<Option<String>> {
             let number = KnownColumn::from(column);
             known.columns.iter().flatten().any(|known| known.attribute() == number.attribute())
         };
-        let is_left_out = |name: &str| table.policy.maps.iter().any(|map| map.column == name);
         let lost = |column: &&Column| {
             column.generated.is_none()
                 && table.target.column(&column.name).is_none()
-                && !is_left_out(&column.name)
+                && !computed::is_own(&table.policy, &column.name)
                 && had(column)
         };
         if let Some(column) = table.source.columns().iter().find(lost) {

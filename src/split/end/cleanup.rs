@@ -8,7 +8,7 @@ use crate::agent::error::{Result, SplitError};
 use crate::agent::state::key_guard::{self, KeyGuard};
 use crate::agent::state::redirect::{self as redirects, Redirect};
 use crate::agent::state::side::{self, FoundSide};
-use crate::agent::state::{decision, master, moved_keys, scope};
+use crate::agent::state::{decision, is_gone, master, moved_keys, scope};
 use crate::agent::{self, session};
 use crate::catalog::database_location::Sameness;
 use crate::catalog::guard_record;
@@ -74,9 +74,7 @@ pub fn run(shard_key: &str) -> std::result::Result<Removed, Failure> {
 /// just now.
 fn orphans(connection: &mut Connection, shard: &Shard) -> Result<(Removed, Vec<i64>)> {
     match remove_orphans(connection, shard) {
-        Err(SplitError::Remote(error)) if error.is("42P01") || error.is("3F000") => {
-            remove_orphans(connection, shard)
-        }
+        Err(SplitError::Remote(error)) if is_gone(&error) => remove_orphans(connection, shard),
         outcome => outcome,
     }
 }

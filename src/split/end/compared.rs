@@ -5,7 +5,6 @@ use crate::agent::error::Result;
 use crate::agent::session::Side;
 use crate::agent::state::progress;
 use crate::split::copy::step;
-use crate::split::cutover::source;
 use crate::split::end::before;
 use crate::split::engine::verification::When;
 use crate::split::engine::{Engine, locks, stream_sessions};
@@ -24,16 +23,8 @@ pub fn run(engine: &mut Engine, version: i64, failures: &mut u32) -> Result<()> 
 }
 
 fn look(engine: &mut Engine) -> Result<()> {
-    let stray = source::stray_changes(engine)?;
-    if stray > 0 {
-        let text = format!(
-            "source shard \"{}\" accepted {stray} changes after the cutover, while it had lost its fence",
-            engine.plan.source.shard_key
-        );
-        walk::give_up(engine, text);
-        return Ok(());
-    }
-    if let Some(text) = before::uncompared(engine)? {
+    let stray = before::stray(engine)?;
+    if let Some(text) = stray.map_or_else(|| before::uncompared(engine), |text| Ok(Some(text)))? {
         walk::give_up(engine, text);
         return Ok(());
     }

@@ -8,6 +8,7 @@ pub mod small_batch;
 use crate::agent::error::{Result, SplitError};
 use crate::agent::session::Side;
 use crate::agent::shape::{Leaf, TableShape};
+use crate::agent::state::is_gone;
 use crate::catalog::split::Plan;
 use crate::error::SqlState;
 use crate::remote::Connection;
@@ -64,11 +65,11 @@ impl BlockDelete {
     ) -> Result<Option<String>> {
         let locks = format!("{}; LOCK TABLE ONLY {} IN ROW EXCLUSIVE MODE", touched.beside.lock(), leaf.name);
         if let Err(error) = connection.run(&locks) {
-            if !error.is("42P01") && !error.is("3F000") {
+            if !is_gone(&error) {
                 return Err(error.into());
             }
             connection.run("ROLLBACK")?;
-            return Err(SplitError::Retry(format!("{}: names that have just changed", error.message)));
+            return Err(SplitError::renamed(&error));
         }
         let found = connection.query(
             "SELECT $1::regclass::oid = $2::oid, pg_relation_filenode($2::oid)",

@@ -53,7 +53,7 @@ fn require_like(engine: &mut Engine, unproven: &Unproven) -> Result<()> {
     if unproven.differing == 0 {
         key::require_as_noted(target, plan, table)?;
         // For these the proof uses only the keys.
-        if target.run(&format!("SELECT {}", changes.are_incomplete()))?.scalar() == Some("t") {
+        if target.run(&format!("SELECT {}", changes.are_incomplete()))?.is_true() {
             return Ok(());
         }
         return Err(refusal(plan, format!("table {name} could not be compared: {}", unproven.what), None));

@@ -15,9 +15,7 @@ use crate::agent::state::key_guard::KeyGuard;
 use crate::agent::state::progress::{self, CopyProgress, TableProgress};
 use crate::agent::state::side::{self, Version};
 use crate::agent::state::{self, consumed, key_guard as list, lease, master, queue, scope};
-use crate::agent::{
-    self, WatchedTable, capture, decisions, key_guard, known_column, native, row_decision, schema, seen,
-};
+use crate::agent::{self, WatchedTable, capture, decisions, key_guard, native, row_decision, schema, seen};
 use crate::catalog::split::Plan;
 use crate::catalog::split_ledger;
 use crate::error::SqlState;
@@ -122,12 +120,8 @@ fn find_strangers(target: &mut Connection, plan: &Plan, tables: &[SplitTable]) -
             .iter()
             .zip(tables)
             .map(|(shape, table)| TableProgress {
-                structure: table.source.structure(),
-                target_structure: table.target.structure(),
-                columns: Some(known_column::of(&table.source)),
-                target_columns: Some(known_column::of(&table.target)),
                 target_leaves: Some(leaves::of(shape)),
-                ..TableProgress::default()
+                ..TableProgress::of(&table.source, &table.target)
             })
             .collect(),
         ..CopyProgress::default()
@@ -160,18 +154,11 @@ fn create_side(
     side::require_own(connection, plan, side)?;
     master::insert(connection, &tenure.identity)?;
     master::check(connection, &tenure.identity)?;
-    let shard = match side {
-        Side::Source => &plan.source,
-        Side::Target => &plan.target,
-    };
-    decisions::require_known(connection, shard)?;
+    decisions::require_known(connection, side.shard(plan))?;
     create_rows(connection, plan, side, tenure.generation)?;
     let has_native = side == Side::Source && native::is_installed(connection)?;
     // What an earlier attempt has made stays so: its triggers may exist, which have no condition.
-    let made = match side {
-        Side::Source => native::made(connection, plan.id)?,
-        Side::Target => Vec::new(),
-    };
+    let made = native::made(connection, plan.id, side)?;
     let is_native = |table: &SplitTable| {
         made.contains(&table.policy.ordinal)
             || has_native && native::suits(plan, &table.source, &table.source_by)
@@ -324,22 +311,13 @@ pub fn drop_side(connection: &mut Connection, split: i64, side: Side) -> Result<
         return Ok(());
     }
     // The other splits have left at the same time.
-    connection.run("BEGIN")?;
-    schema::bootstrap(connection)?;
-    schema::drop_unused(connection)?;
-    connection.run("COMMIT")?;
-    Ok(())
+    schema::remove(connection, |_| Ok(()))
 }
 
 /// Drops a key guard: its triggers first, so that no remaining part ever refuses anything.
 pub fn drop_standing(connection: &mut Connection, guard: &KeyGuard) -> Result<()> {
     triggers::drop_standing(connection, guard)?;
-    connection.run("BEGIN")?;
-    schema::bootstrap(connection)?;
-    key_guard::drop_objects(connection, guard)?;
-    schema::drop_unused(connection)?;
-    connection.run("COMMIT")?;
-    Ok(())
+    schema::remove(connection, |connection| key_guard::drop_objects(connection, guard))
 }
 
 /// Drops everything of a target but its state row, which shows that finish has left it: without it a restored master

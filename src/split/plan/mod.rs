@@ -9,6 +9,7 @@ mod refusals;
 use crate::catalog::keyspace::{self, LockedKeyspace};
 use crate::catalog::routing::{self, Served};
 use crate::catalog::shard::{self, Shard};
+use crate::catalog::split::Plan;
 use crate::catalog::split_state::plan::NewPlan;
 use crate::catalog::split_state::{self, Phase};
 use crate::catalog::{auto_finish, outdated, reverse_split, split};
@@ -18,7 +19,7 @@ use crate::keys::strategy::Strategy;
 use crate::placement::tenants;
 use crate::routing::assign::canonical_keys;
 use crate::routing::{after_start, buckets, error, ranges};
-use refusals::{PlanError, check_free, check_keys, check_named, check_shards, require_routed};
+use refusals::{PlanError, check_free, check_keys, check_shards, require_routed};
 
 /// What is to be moved.
 pub enum PlannedScope {
@@ -108,7 +109,6 @@ pub fn create(request: PlanRequest<'_>) -> std::result::Result<i64, Failure> {
     let source = shard::by_key(request.source)?;
     let target = shard::by_key(request.target)?;
     check_shards(&keyspace, &source, &target)?;
-    check_named(&keyspace, [&source, &target])?;
     let kind = request.what.kind(&keyspace);
     let MovingEntries { keys, are_on_source } = request.what.entries(&keyspace, &source)?;
     check_free(&keyspace, &keys)?;
@@ -138,12 +138,8 @@ pub fn create(request: PlanRequest<'_>) -> std::result::Result<i64, Failure> {
 
 /// Begins the reverse split of a split: what is checked and taken for a new plan is checked and taken now.
 pub fn turn_back(there: i64, back: i64) -> std::result::Result<(), Failure> {
-    let plan = split::load(back)?;
-    let keyspace = keyspace::lock(&plan.keyspace)?;
-    reverse_split::pass_keys(there, back);
-    auto_finish::forget(there);
+    let (plan, keyspace) = take_keys(there, back)?;
     check_shards(&keyspace, &plan.source, &plan.target)?;
-    check_named(&keyspace, [&plan.source, &plan.target])?;
     require_routed(&keyspace, &plan.source, &plan.entries)?;
     if keyspace.strategy.is_directory() {
         tenants::reserve_for_split(back, &plan.target, &keyspace.name, &plan.entries)?;
@@ -152,13 +148,19 @@ pub fn turn_back(there: i64, back: i64) -> std::result::Result<(), Failure> {
     Ok(())
 }
 
-/// Adopts a reverse split that has begun and that this master had lost: what has happened is not checked, and if its
-/// keys are back already nothing is taken.
-pub fn take_up_way_back(there: i64, back: i64) -> std::result::Result<(), Failure> {
+/// Passes the keys of a split to its reverse split, and returns that one with its locked keyspace.
+fn take_keys(there: i64, back: i64) -> std::result::Result<(Plan, LockedKeyspace), Failure> {
     let plan = split::load(back)?;
     let keyspace = keyspace::lock(&plan.keyspace)?;
     reverse_split::pass_keys(there, back);
     auto_finish::forget(there);
+    Ok((plan, keyspace))
+}
+
+/// Adopts a reverse split that has begun and that this master had lost: what has happened is not checked, and if its
+/// keys are back already nothing is taken.
+pub fn take_up_way_back(there: i64, back: i64) -> std::result::Result<(), Failure> {
+    let (plan, keyspace) = take_keys(there, back)?;
     let is_back = require_routed(&keyspace, &plan.source, &plan.entries).is_err();
     if keyspace.strategy.is_directory() && !is_back {
         tenants::reserve_beyond_for_split(back, &plan.target, &keyspace.name, &plan.entries)?;
@@ -171,7 +173,6 @@ pub fn revive(id: i64) -> std::result::Result<(), Failure> {
     let plan = split::load(id)?;
     let keyspace = keyspace::lock(&plan.keyspace)?;
     check_shards(&keyspace, &plan.source, &plan.target)?;
-    check_named(&keyspace, [&plan.source, &plan.target])?;
     check_keys(&keyspace, &plan.source, &plan.entries)?;
     if keyspace.strategy.is_directory() {
         tenants::reserve_for_split(id, &plan.target, &keyspace.name, &plan.entries)?;

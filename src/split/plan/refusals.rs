@@ -125,12 +125,14 @@ pub fn one_place(source: &Shard, target: &Shard) -> String {
 
 pub const STAY: &str = "No row has to move. Assign the keys to the other name, with force => true.";
 
-/// Checks the shards; the refusals are in the order in which an operator would fix them.
-pub fn check_shards(
-    keyspace: &Keyspace,
-    source: &Shard,
-    target: &Shard,
-) -> std::result::Result<(), PlanError> {
+/// Checks the shards, and who has declared what moves there.
+pub fn check_shards(keyspace: &Keyspace, source: &Shard, target: &Shard) -> std::result::Result<(), Failure> {
+    check_ends(keyspace, source, target)?;
+    check_named(keyspace, [source, target])
+}
+
+/// Checks the shards alone; the refusals are in the order in which an operator would fix them.
+fn check_ends(keyspace: &Keyspace, source: &Shard, target: &Shard) -> std::result::Result<(), PlanError> {
     if source.shard_key == target.shard_key {
         return Err(PlanError::SameShard(source.shard_key.clone()));
     }
@@ -158,8 +160,7 @@ pub fn check_shards(
 /// Checks declarations: a role that has declared a schema of this very database must still have the right to, and rows
 /// must not go where the role that added the schema would gain them. For addresses that no worker has connected to,
 /// the check and the worker find this out.
-pub fn check_named(keyspace: &Keyspace, shards: [&Shard; 2]) -> std::result::Result<(), Failure> {
-    let [source, target] = shards;
+fn check_named(keyspace: &Keyspace, [source, target]: [&Shard; 2]) -> std::result::Result<(), Failure> {
     let mut here = [(source, target), (target, source)]
         .into_iter()
         .filter(|(shard, _)| database_location::is_known_here(shard));
@@ -227,7 +228,6 @@ fn is_rolling_back(id: i64) -> bool {
 pub fn again(plan: &Plan) -> std::result::Result<(), Failure> {
     let keyspace = keyspace::find(&plan.keyspace)?;
     check_shards(&keyspace, &plan.source, &plan.target)?;
-    check_named(&keyspace, [&plan.source, &plan.target])?;
     check_keys(&keyspace, &plan.source, &plan.entries)?;
     if keyspace.strategy.is_directory() {
         tenants::look_for_free_slots(&plan.target, &plan.entries)?;

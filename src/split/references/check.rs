@@ -153,7 +153,7 @@ fn to_global(plan: &Plan, side: Side, reference: &Reference) -> Option<Finding> 
         Finding::new(
             &format!("{}: foreign keys to global tables", side.as_str()),
             false,
-            format!("{} references {}, foreign key \"{}\"", reference.from, reference.to, reference.name),
+            reference.described(),
             "A global table is on one server only. Drop the foreign key, or make it a reference table: shard_table_drop, then shard_table_add with policy => 'reference'.",
         )
     })
@@ -165,10 +165,10 @@ fn follows_common(reference: &Reference) -> Option<Finding> {
     if reference.from_position.is_none() || reference.to_position.is_some() || reference.follows.is_empty() {
         return None;
     }
-    let Reference { from, to, name, follows, .. } = reference;
+    let to = &reference.to;
     Some(Finding::note(
         "source: rows that follow a common table",
-        format!("{from} references {to}, foreign key \"{name}\" {follows}"),
+        format!("{} {}", reference.described(), reference.follows),
         &format!(
             "From the cutover until shard_split_finish, a change of {to} on the source that affects moved rows is refused (SM001, SM002). Make it after that, on both shards."
         ),
@@ -192,7 +192,7 @@ fn across(
     by: &[Option<Column>],
     reference: &Reference,
 ) -> Result<Finding> {
-    let text = format!("{} references {}, foreign key \"{}\"", reference.from, reference.to, reference.name);
+    let text = reference.described();
     if reference.is_period {
         let hint = "A foreign key with PERIOD can move only with the shard-by column in it.";
         return Ok(Finding::new(ACROSS, false, text, hint));
@@ -250,10 +250,7 @@ fn too_long(name: &str, reference: &Reference) -> Finding {
     Finding::new(
         name,
         false,
-        format!(
-            "{} references {}, foreign key \"{}\": not answered within {limit} s",
-            reference.from, reference.to, reference.name
-        ),
+        format!("{}: not answered within {limit} s", reference.described()),
         &format!(
             "Create an index on {} ({}), or raise shardmaster.remote_timeout.",
             reference.from,

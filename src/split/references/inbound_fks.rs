@@ -8,7 +8,7 @@ use crate::catalog::split::Plan;
 use crate::remote::Connection;
 use crate::remote::quote::{literal, text_array};
 use crate::split::blocks::LeafRows;
-use crate::split::references::{InboundFk, Reference, found, load, moves};
+use crate::split::references::{InboundFk, Reference, columns_of, found, load, moves};
 use std::collections::BTreeSet;
 
 /// The foreign keys of a side by which rows that stay may reference rows that finish or a rollback deletes, checked
@@ -24,15 +24,13 @@ pub struct InboundFks {
 impl InboundFks {
     pub fn load(connection: &mut Connection, plan: &Plan, side: Side) -> Result<InboundFks> {
         let now = seen::look(connection, plan, side)?;
-        let by = plan.tables.iter().zip(&now.tables);
-        let by = by.map(|(policy, shape)| shape.column(&policy.shard_by).cloned()).collect();
         let known = now.tables.iter().filter_map(|shape| Some((shape.name.clone(), shape.oid.clone()?)));
-        Ok(InboundFks { side, by, tables: known.unzip() })
+        Ok(InboundFks { side, by: columns_of(plan, &now.tables), tables: known.unzip() })
     }
 
     /// Whether the names of all tables still have their meaning: they also determine which tables reference which.
     pub fn are_the_same(&self, connection: &mut Connection) -> Result<bool> {
-        Ok(connection.run(&self.still())?.scalar() == Some("t"))
+        Ok(connection.run(&self.still())?.is_true())
     }
 
     /// Returns the query for that, to be sent with others.

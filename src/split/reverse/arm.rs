@@ -23,12 +23,15 @@ pub fn take(id: i64, identity: &str) -> Result<Tenure> {
     })
 }
 
+/// Returns the split's reverse split, if it is idle.
+pub fn armed(there: i64) -> Result<Option<WayBack>> {
+    Ok(try_transaction(|| reverse_split::of(there))?.filter(WayBack::rests))
+}
+
 /// Whether the split is being reversed, which a restored master may have forgotten. Its target knows it, by its side
 /// or by its redirect once that has ended: the reverse split is then continued.
 pub fn look(there: i64, identity: &str) -> Result<bool> {
-    let Some(back) = try_transaction(|| reverse_split::of(there))?.filter(WayBack::rests) else {
-        return Ok(false);
-    };
+    let Some(back) = armed(there)? else { return Ok(false) };
     let plan = try_transaction(|| split::load(back.id))?;
     let mut source = epoch::open(&plan, identity, Side::Source, "reverse split")?;
     let is_under_way = match side::installed(&mut source, &plan, Side::Source)? {
@@ -59,9 +62,7 @@ pub fn measure(there: i64, identity: &str) -> Result<()> {
     if transaction(|| auto_finish::queue_bytes(there)).is_none() {
         return Ok(());
     }
-    let Some(back) = try_transaction(|| reverse_split::of(there))?.filter(WayBack::rests) else {
-        return Ok(());
-    };
+    let Some(back) = armed(there)? else { return Ok(()) };
     let plan = try_transaction(|| split::load(back.id))?;
     match queue_size(&plan, identity) {
         Ok(Some(bytes)) => transaction(|| auto_finish::measured(there, bytes)),

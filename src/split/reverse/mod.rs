@@ -22,14 +22,14 @@ use super::plan::check;
 use super::table::{self, SplitTable, columns};
 use super::{install, record};
 use crate::agent::error::{Result, SplitError};
+use crate::agent::seen;
 use crate::agent::session::Side;
 use crate::agent::shape::{Leaf, Observation, TableShape};
 use crate::agent::state::consumed;
 use crate::agent::state::epoch::Tenure;
 use crate::agent::state::progress::{self, CopyProgress, LeafProgress, TableProgress};
 use crate::agent::state::side::{self, Installed, SideState};
-use crate::agent::{known_column, seen};
-use crate::catalog::reverse_split::{self, WayBack};
+use crate::catalog::reverse_split;
 use crate::catalog::split::{self, Plan};
 use crate::catalog::split_state::{self, CutoverStep, request, row};
 use crate::error::SqlState;
@@ -94,9 +94,7 @@ fn capture(source: &mut Connection, back: &Tenure, tables: &[SplitTable]) -> Res
 /// Captures partitions that were added to the target of a split which is about to be cut over. If its tables cannot be
 /// reversed as they are now, nothing changes.
 pub fn capture_partitions(there: i64, identity: &str) -> Result<()> {
-    let Some(back) = try_transaction(|| reverse_split::of(there))?.filter(WayBack::rests) else {
-        return Ok(());
-    };
+    let Some(back) = arm::armed(there)? else { return Ok(()) };
     let back = arm::take(back.id, identity)?;
     let mut source = back.open(Side::Source, "reverse split")?;
     let mut target = back.open(Side::Target, "reverse split")?;
@@ -119,12 +117,8 @@ fn baseline(now: &Observation, tables: &[SplitTable]) -> Result<CopyProgress> {
             return Err(SplitError::Retry(format!("the new partitions of {} to be captured", shape.name)));
         }
         all.push(TableProgress {
-            structure: shape.structure(),
-            target_structure: table.target.structure(),
-            columns: Some(known_column::of(shape)),
-            target_columns: Some(known_column::of(&table.target)),
             leaves: shape.leaves().iter().map(LeafProgress::copied).collect(),
-            ..TableProgress::default()
+            ..TableProgress::of(shape, &table.target)
         });
     }
     Ok(CopyProgress { tables: all, ..CopyProgress::default() })
@@ -133,9 +127,7 @@ fn baseline(now: &Observation, tables: &[SplitTable]) -> Result<CopyProgress> {
 /// Adopts the split's tables as they are now: at its cutover their rows are the same on both sides in these columns.
 /// Their files and triggers stay as noted before.
 pub fn renew(there: i64, tables: &[SplitTable]) -> Result<()> {
-    let Some(back) = try_transaction(|| reverse_split::of(there))?.filter(WayBack::rests) else {
-        return Ok(());
-    };
+    let Some(back) = arm::armed(there)? else { return Ok(()) };
     let Some(mut known) = stored_baseline(back.id, tables.len()) else { return Ok(()) };
     for (known, table) in known.tables.iter_mut().zip(tables) {
         known.adopt(&table.target, &table.source);
@@ -153,19 +145,15 @@ pub fn renew(there: i64, tables: &[SplitTable]) -> Result<()> {
 /// Returns why a table cannot be reversed: a change that was harmless in one direction, for example a column that the
 /// target keeps for itself, may not be in the other.
 fn hindrance(table: &SplitTable) -> Option<String> {
-    let key = table.target.key().iter().map(String::as_str);
-    let fixed: Vec<&str> = key.chain([table.policy.shard_by.as_str()]).collect();
-    let back = columns::pair(&table.target, &table.source, &[], &fixed);
-    let refused: Vec<String> = back.differences.into_iter().filter(|d| !d.ok).map(|d| d.text).collect();
+    let fixed = columns::fixed(&table.target, &table.policy);
+    let refused = columns::pair(&table.target, &table.source, &[], &fixed).refused();
     (!refused.is_empty()).then(|| format!("{}: {}", table.policy.table_name, refused.join("; ")))
 }
 
 /// Whether its target has other partitions than when its reverse split was installed: then they must be captured
 /// before the cutover.
 pub fn lacks_partitions(there: i64, tables: &[SplitTable]) -> Result<bool> {
-    let Some(back) = try_transaction(|| reverse_split::of(there))?.filter(WayBack::rests) else {
-        return Ok(false);
-    };
+    let Some(back) = arm::armed(there)? else { return Ok(false) };
     let Some(known) = stored_baseline(back.id, tables.len()) else { return Ok(false) };
     let mut both = known.tables.iter().zip(tables);
     Ok(!both.all(|(known, table)| {

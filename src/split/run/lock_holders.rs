@@ -3,6 +3,7 @@
 
 use crate::agent::blocking_session::OPEN_FOR;
 use crate::agent::blocking_session::SESSION;
+use crate::agent::catalogs;
 use crate::agent::error::{Result, SplitError};
 use crate::agent::session::{self, Side};
 use crate::agent::table_names::TableNames;
@@ -41,7 +42,6 @@ struct Holders {
 /// Reads them without resolving a name that would wait for the table itself.
 fn look(plan: &Plan, side: Side, shard: &Shard) -> Result<Holders> {
     let mut session = session::open_within(shard, &format!("split {} locks", plan.id), LIMIT)?;
-    let lists = TableNames::of(plan, side).lists();
     let query = format!(
         "WITH RECURSIVE moving AS (
              SELECT c.oid FROM ROWS FROM (unnest($1::name[]), unnest($2::name[])) AS t (nspname, relname)
@@ -65,7 +65,7 @@ fn look(plan: &Plan, side: Side, shard: &Shard) -> Result<Holders> {
                 string_agg(text, '; ') FILTER (WHERE is_moving <> is_whole AND is_old)
            FROM ordered"
     );
-    let found = session.query(&query, &[Some(&lists[0]), Some(&lists[1])])?;
+    let found = session.query(&query, &catalogs::given(&TableNames::of(plan, side).lists()))?;
     let mut row = found.rows.into_iter().next().unwrap_or_default().into_iter();
     Ok(Holders { whole: row.next().flatten(), perhaps: row.next().flatten() })
 }

@@ -5,7 +5,7 @@
 use super::draw::Draw;
 use super::survey::{FilledColumn, NumbersToCome, Survey};
 use crate::agent::catalogs;
-use crate::agent::error::{Result, SplitError};
+use crate::agent::error::Result;
 use crate::agent::observed_side::ObservedSide;
 use crate::agent::shape::{Column, Observation};
 use crate::catalog::split::{Plan, PlannedTable};
@@ -16,10 +16,12 @@ use crate::remote::Connection;
 use crate::remote::quote::{ident, ident_as_needed, literal, text_array};
 use crate::split::finding::Finding;
 use crate::split::remark::Remark;
+use crate::split::table::computed;
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 /// The limit for all tables. With an index that begins with the key or the number, one row is read of each.
-const LONGEST_MS: u32 = 5_000;
+const LONGEST: Duration = Duration::from_secs(5);
 const NUMERIC: [&str; 4] = ["smallint", "integer", "bigint", "numeric"];
 const NUMBERS: &str = include_str!("../../../sql/sequences/numbers.sql");
 
@@ -70,23 +72,16 @@ pub fn check(
     else {
         return Ok(Vec::new());
     };
-    let query = format!(
-        "{functions}; SET LOCAL statement_timeout = '{LONGEST_MS}ms'; {}",
-        queries.join(" UNION ALL ")
-    );
-    let rows = match source.undone(|source| source.run(&query).map_err(SplitError::from)) {
-        Ok(rows) => rows,
-        Err(SplitError::Remote(error)) if error.is("57014") => {
-            let text = format!(
-                "it was not found in {LONGEST_MS} ms whether rows have numbers beyond their sequences"
-            );
-            return Ok(vec![Finding::note(
-                Remark::NumbersBeyond.check_name(),
-                text,
-                "An index that begins with the number makes it faster.",
-            )]);
-        }
-        Err(error) => return Err(error),
+    let Some(rows) = source.undone_within(LONGEST, &functions, &queries.join(" UNION ALL "))? else {
+        let text = format!(
+            "it was not found in {} ms whether rows have numbers beyond their sequences",
+            LONGEST.as_millis()
+        );
+        return Ok(vec![Finding::note(
+            Remark::NumbersBeyond.check_name(),
+            text,
+            "An index that begins with the number makes it faster.",
+        )]);
     };
     // If the source's sequence is reported, the target's is not reported again.
     let mut known = BTreeSet::new();
@@ -101,7 +96,7 @@ pub fn check(
 /// Returns columns whose numbers are copied as they are, into an index that permits each once.
 fn of_numbers<'a>(plan: &'a Plan, on_source: &'a Observation, draw: &'a Draw) -> Option<LookedColumn<'a>> {
     let (table, name) = (draw.table?, draw.column.as_ref()?);
-    let is_mapped = plan.tables.get(table)?.maps.iter().any(|map| map.column == *name);
+    let is_mapped = computed::is_own(plan.tables.get(table)?, name);
     let is_looked_at = draw.in_unique && draw.is_drawn() && !draw.sequence.cycles && !is_mapped;
     is_looked_at.then(|| LookedColumn::of(plan, on_source, table, name, NumberSource::Source(draw))).flatten()
 }

@@ -12,7 +12,6 @@ use crate::agent::catalogs;
 use crate::agent::error::Result;
 use crate::remote::Connection;
 use crate::remote::quote::text_array;
-use crate::remote::result::Rows;
 use std::collections::BTreeSet;
 
 const OF_NAMED: &str = include_str!("../../../sql/sequences/of_named.sql");
@@ -38,15 +37,14 @@ pub fn may_draw(has: impl Fn(&str) -> bool) -> bool {
 
 /// Returns the sequences of tables with some names.
 pub fn find(connection: &mut Connection, schemas: &[String], names: &[String]) -> Result<Vec<OfTable>> {
-    let lists = [text_array(schemas), text_array(names)];
-    let rows = catalogs::ask(connection, OF_NAMED, &[Some(&lists[0]), Some(&lists[1])])?;
+    let lists = [schemas, names].map(text_array);
+    let rows = catalogs::ask(connection, OF_NAMED, &catalogs::given(&lists))?.rows;
     let one = |row: &Vec<Option<String>>| {
         let (sequence, table) = row.split_at_checked(5)?;
         let [schema, table] = table else { return None };
         let sequence = draw::one_named(sequence)?;
         Some(OfTable { sequence, schema: schema.clone()?, table: table.clone()? })
     };
-    let Rows { rows, .. } = &rows;
     Ok(rows.iter().filter_map(one).collect())
 }
 

@@ -2,7 +2,7 @@
 
 use super::doings::Doings;
 use super::tokens::TextToken::{self, Sign, Word};
-use super::tokens::words;
+use super::tokens::{joins, words};
 use std::collections::BTreeSet;
 
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -48,7 +48,7 @@ pub fn drawn(
         all.contains("tg_argv") || called.contains(&Sign('$')) || all.iter().any(|word| args.contains(word))
     };
     let is_known = |all: &BTreeSet<String>| all.iter().any(|word| named.contains(word.as_str()));
-    let is_joined = called.windows(2).any(|pair| pair[0] == Sign('|') && pair[1] == Sign('|'));
+    let is_joined = joins(called);
     let calls = called.windows(2).filter(|pair| pair[1] == Sign('(')).filter_map(|pair| pair[0].word());
     let is_made = is_joined || calls.clone().any(|name| name != "pg_get_serial_sequence");
     let is_quote = |at: usize| called[at] == Sign('\'') && (at == 0 || called[at - 1] != Sign('\''));

@@ -5,10 +5,10 @@ use super::names::names_in;
 use super::tokens::one_word;
 use crate::agent::catalogs;
 use crate::agent::error::Result;
-use crate::remote::Connection;
 use crate::remote::quote::{array_of, text_array};
 use crate::remote::result::Rows;
 use crate::remote::template::{fill, sql, text};
+use crate::remote::{Connection, number};
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
@@ -110,15 +110,14 @@ pub fn unnamed(connection: &mut Connection) -> Result<Rows> {
 
 /// Returns, of some names, those of functions whose texts are not read.
 pub fn closed(connection: &mut Connection, names: &[String]) -> Result<BTreeSet<String>> {
-    let rows = catalogs::ask(connection, CLOSED, &[Some(&text_array(names))])?.rows;
-    Ok(rows.into_iter().filter_map(|row| row.into_iter().next().flatten()).collect())
+    Ok(catalogs::ask(connection, CLOSED, &[Some(&text_array(names))])?.column().collect())
 }
 
 fn caller(mut row: Vec<Option<String>>, place: CodePlace) -> Option<TableCaller> {
     row.resize(7, None);
     let [position, column, what, function, text, sequence, fills] = <[_; 7]>::try_from(row).ok()?;
     Some(TableCaller {
-        table: position?.parse::<usize>().ok()?.checked_sub(1)?,
+        table: number::index(&position?)?,
         column,
         what: what?,
         function,
@@ -133,20 +132,18 @@ fn caller(mut row: Vec<Option<String>>, place: CodePlace) -> Option<TableCaller>
 /// Returns the names of the tables' columns.
 pub fn columns(connection: &mut Connection, tables: &[Option<&str>]) -> Result<BTreeSet<String>> {
     let query = "SELECT DISTINCT attname FROM pg_attribute WHERE attrelid = ANY ($1::oid[]) AND attnum > 0 AND NOT attisdropped";
-    let rows = catalogs::ask(connection, query, &[Some(&array_of(tables.iter().copied()))])?.rows;
-    Ok(rows.into_iter().filter_map(|row| row.into_iter().next().flatten()).collect())
+    Ok(catalogs::ask(connection, query, &[Some(&array_of(tables.iter().copied()))])?.column().collect())
 }
 
 /// Returns tables and views of some names in some schemas, and the functions and sequences that they need, except
 /// those that are checked separately.
-pub fn relations(connection: &mut Connection, lists: &[Option<&str>; 3]) -> Result<Rows> {
-    Ok(catalogs::ask(connection, &RELATIONS, lists)?)
+pub fn relations(connection: &mut Connection, lists: &[&String; 3]) -> Result<Rows> {
+    Ok(catalogs::ask(connection, &RELATIONS, &catalogs::given(lists))?)
 }
 
 /// Returns schemas where names without one may be searched, according to settings of roles and of the database.
 pub fn search_paths(connection: &mut Connection) -> Result<Vec<String>> {
-    let rows = catalogs::ask(connection, SEARCH_PATHS, &[])?.rows;
-    let paths = rows.into_iter().filter_map(|row| row.into_iter().next().flatten());
+    let paths = catalogs::ask(connection, SEARCH_PATHS, &[])?.column();
     let names: BTreeSet<String> = paths.flat_map(|path| names_in(&path)).collect();
     Ok(names.into_iter().collect())
 }

@@ -5,7 +5,7 @@ use crate::agent::observed_side::ObservedSide;
 use crate::agent::session::Side;
 use crate::catalog::split::Plan;
 use crate::remote::Connection;
-use crate::remote::quote::{array_of, ident_as_needed, literal};
+use crate::remote::quote::{array_of, ident_as_needed, literal, qualified};
 use crate::split::finding::Finding;
 use crate::split::remark::Remark;
 use crate::split::sequences::doubts::SequenceDoubt;
@@ -85,11 +85,7 @@ pub fn check(
         let (many, examples) =
             (if count == 1 { "sequence" } else { "sequences" }, by_key::examples(&unknown));
         let text = format!("{count} {many} of the source that nothing known uses: {examples}");
-        let name = format!(
-            "{}.{}",
-            crate::remote::quote::ident(&first.schema),
-            crate::remote::quote::ident(&first.relname)
-        );
+        let name = qualified(&first.schema, &first.relname);
         let hint = format!(
             "If clients use one for rows that move: SELECT shard_sequence_add({}, {}).",
             literal(&name),

@@ -54,8 +54,7 @@ impl CounterState {
     /// client can insert into the target's table any more, whatever its key. The bound is the target's own and does
     /// not move with a raise, so many raises do not exceed it either.
     fn bound(self) -> i64 {
-        let end = if self.is_up() { self.max } else { self.min };
-        let middle = (i128::from(self.start) + i128::from(end)) / 2;
+        let middle = (i128::from(self.start) + i128::from(self.end())) / 2;
         self.within(middle)
     }
 
@@ -101,8 +100,7 @@ impl CounterState {
 
     /// Returns how many numbers it will still give out.
     pub fn left(self) -> i128 {
-        let end = if self.is_up() { self.max } else { self.min };
-        let way = (i128::from(end) - i128::from(self.now)) / i128::from(self.increment);
+        let way = (i128::from(self.end()) - i128::from(self.now)) / i128::from(self.increment);
         way + i128::from(!self.is_called)
     }
 
@@ -127,6 +125,11 @@ impl CounterState {
         self.increment > 0
     }
 
+    /// Returns the last number that it can give out.
+    fn end(self) -> i64 {
+        if self.is_up() { self.max } else { self.min }
+    }
+
     fn reaches(self, value: i64) -> bool {
         if self.is_up() { value < self.max } else { value > self.min }
     }
@@ -135,8 +138,7 @@ impl CounterState {
     /// otherwise a small sequence would have no number left.
     pub fn beyond(self, value: i64, margins: i64) -> i64 {
         let (value, increment) = (i128::from(value), i128::from(self.increment));
-        let end = i128::from(if self.is_up() { self.max } else { self.min });
-        let half = (end - value) / increment / 2;
+        let half = (i128::from(self.end()) - value) / increment / 2;
         let steps = (i128::from(guc::sequence_margin()) * i128::from(margins)).min(half).max(1);
         self.within(value + steps * increment)
     }
@@ -168,7 +170,7 @@ impl CounterState {
 /// Returns why a sequence is not raised so far, and what to do about it.
 pub fn out_of_reach(state: CounterState, sequence: &str, value: i64) -> Option<(String, String)> {
     if state.is_held && (!state.reaches(value) || state.is_out_of_bounds(value)) {
-        let end = if state.is_up() { state.max } else { state.min };
+        let end = state.end();
         let text = format!(
             "the column that sequence {sequence} fills ends at {end}, and that of the source is at {value}: it is raised half way at most"
         );

@@ -5,7 +5,7 @@
 use super::tokens::{
     RECORD,
     TextToken::{self, Sign, Word},
-    argument, assigned, begins, fields, listed, statement, tokens, words,
+    argument, assigned, before_name, begins, fields, listed, statement, tokens, words,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -110,16 +110,9 @@ impl Doings {
 
     /// Reads a word that may be the name of a table.
     fn name(&mut self, tokens: &[TextToken], at: usize, word: &str) {
-        let mut first = at;
-        while first >= 2 && tokens[first - 1] == Sign('.') && tokens[first - 2].word().is_some() {
-            first -= 2;
-        }
-        let before =
-            |back: usize| first.checked_sub(back).and_then(|at| tokens[at].word()).unwrap_or_default();
-        let back = usize::from(before(1) == "only") + 1;
         // The name comes later.
         let is_before_name = word == "only" || tokens.get(at + 1) == Some(&Sign('.'));
-        match (before(back + 1), before(back)) {
+        match before_name(tokens, at) {
             _ if is_before_name => drop(self.mentioned.insert(word.to_owned())),
             ("insert", "into") => {
                 let columns = listed(tokens.get(at + 1..).unwrap_or_default());

@@ -3,6 +3,7 @@
 use super::doings::Doings;
 use crate::agent::catalogs;
 use crate::agent::error::Result;
+use crate::remote::number::index;
 use crate::remote::quote::{array_of, text_array};
 use crate::remote::result::Rows;
 use crate::remote::template::{fill, sql};
@@ -157,8 +158,7 @@ pub fn read(rows: &Rows) -> Vec<Draw> {
             _ => Drawer::Owned,
         };
         Some(Draw {
-            // The server counts from 1.
-            table: Some(position?.parse::<usize>().ok()?.checked_sub(1)?),
+            table: Some(index(&position?)?),
             column: Some(column?),
             by,
             sequence: DrawnSequence {
@@ -267,7 +267,7 @@ pub fn facts(connection: &mut Connection, asked: &[DrawContext<'_>]) -> Result<V
 }
 
 /// Returns the error for a sequence whose answers are no numbers.
-pub fn no_numbers(connection: &Connection, sequence: &str, row: &[Option<String>]) -> RemoteError {
+pub fn no_numbers(connection: &Connection, what: &str, row: &[Option<String>]) -> RemoteError {
     let cells: Vec<&str> = row.iter().map(|cell| cell.as_deref().unwrap_or("nothing")).collect();
-    RemoteError::no_number(connection.shard(), &format!("sequence {sequence}"), &cells.join(", "))
+    RemoteError::no_number(connection.shard(), what, &cells.join(", "))
 }

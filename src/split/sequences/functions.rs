@@ -194,11 +194,11 @@ fn bodies(
     let moving = array_of(tables.iter().copied());
     for _ in 0..DEPTH {
         let lists = [text_array(&oids), text_array(&names)];
-        let mut rows = catalogs::ask(connection, BODIES, &[Some(&lists[0]), Some(&lists[1])])?.rows;
+        let mut rows = catalogs::ask(connection, BODIES, &catalogs::given(&lists))?.rows;
         // A text may name the schema, too.
         let places: BTreeSet<String> = schemas.iter().chain(&asked).cloned().collect();
         let places = text_array(&places.into_iter().collect::<Vec<_>>());
-        let lists = [Some(places.as_str()), Some(&lists[1]), Some(&moving)];
+        let lists = [&places, &lists[1], &moving];
         rows.extend(callers::relations(connection, &lists)?.rows);
         let mut new: Vec<(String, Body)> =
             rows.into_iter().filter_map(body).filter(|(key, _)| !found.contains_key(key)).collect();

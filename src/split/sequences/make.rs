@@ -1,12 +1,13 @@
 //! Sequences of moving keys that the target lacks: they are created there as they are on the source, for the same
 //! owner and with the same rights of those roles that both servers have.
 
+use super::draw::no_numbers;
 use super::pair::WantedSequence;
 use crate::agent::catalogs;
 use crate::agent::error::{Result, SplitError};
 use crate::error::SqlState;
+use crate::remote::Connection;
 use crate::remote::quote::{ident, text_array};
-use crate::remote::{Connection, RemoteError};
 use std::collections::BTreeSet;
 
 const DEFINITION: &str = include_str!("../../../sql/sequences/definition.sql");
@@ -33,10 +34,7 @@ fn definitions(
     let rows = catalogs::ask(source, DEFINITION, &[Some(&text_array(&oids))])?.rows;
     let mut found = Vec::new();
     for row in rows {
-        let definition = read(&row).ok_or_else(|| {
-            let cells: Vec<&str> = row.iter().map(|cell| cell.as_deref().unwrap_or("nothing")).collect();
-            RemoteError::no_number(source.shard(), "what a sequence is made of", &cells.join(", "))
-        })?;
+        let definition = read(&row).ok_or_else(|| no_numbers(source, "what a sequence is made of", &row))?;
         if let Some(wanted) = wanted.iter().find(|wanted| wanted.from.sequence.oid == definition.oid) {
             found.push((wanted.clone(), definition));
         }
@@ -71,7 +69,7 @@ fn roles(connection: &mut Connection, names: &BTreeSet<&str>) -> Result<BTreeSet
         "SELECT rolname FROM pg_roles WHERE rolname = ANY ($1::name[])",
         &[Some(&text_array(&names))],
     )?;
-    Ok(rows.rows.into_iter().filter_map(|row| row.into_iter().next().flatten()).collect())
+    Ok(rows.column().collect())
 }
 
 fn statement(wanted: &WantedSequence, made: &SequenceDefinition, known: &BTreeSet<String>) -> String {

@@ -31,6 +31,7 @@ mod tokens;
 mod unfollowed;
 mod writers;
 
+use crate::agent::catalogs;
 use crate::agent::error::{Result, SplitError};
 use crate::agent::session::Side;
 use crate::agent::table_names::TableNames;
@@ -44,7 +45,7 @@ use crate::split::engine::Engine;
 use crate::words::some_of;
 use counter::CounterState;
 use draw::Draw;
-pub use pair::plainly_filled;
+pub use pair::{Places, plainly_filled};
 use pair::{SequencePair, SequenceProblem};
 pub use positions::{Ahead, IS_OTHER};
 use positions::{Raised, SequencePosition};
@@ -75,15 +76,16 @@ pub struct RaisedSequences {
     reached: Vec<Option<CounterState>>,
 }
 
+/// Returns a plan with the sequences that are registered by now.
+pub fn with_registered_now(plan: &Plan) -> Plan {
+    Plan { sequences: transaction(|| sequence::of(&plan.keyspace)), ..plan.clone() }
+}
+
 /// Raises every sequence of the target to the source's position plus a margin, and creates those of moving keys that
 /// it lacks. Until the deadline it waits for sessions that have drawn from one.
 pub fn raise(engine: &mut Engine, ahead: Ahead, deadline: Instant) -> Result<RaisedSequences> {
-    let mut plan = engine.plan.clone();
-    plan.sequences = transaction(|| sequence::of(&plan.keyspace));
-    let tables = TableNumbers {
-        source: engine.tables.iter().map(|table| table.source.oid.as_deref()).collect(),
-        target: engine.tables.iter().map(|table| table.target.oid.as_deref()).collect(),
-    };
+    let plan = with_registered_now(&engine.plan);
+    let tables = TableNumbers::of(&engine.tables);
     let (control, target) = (&mut engine.control, &mut engine.target);
     let all = control.run(ALL)?;
     let found = complete(&plan, control, target, &tables)?;
@@ -259,16 +261,14 @@ fn numbers(
     plan: &Plan,
     side: Side,
 ) -> std::result::Result<Vec<Option<String>>, RemoteError> {
-    let lists = TableNames::of(plan, side).lists();
-    let rows = connection.query(NUMBERS, &[Some(&lists[0]), Some(&lists[1])])?.rows;
+    let rows = connection.query(NUMBERS, &catalogs::given(&TableNames::of(plan, side).lists()))?.rows;
     Ok(rows.into_iter().map(|row| row.into_iter().next().flatten()).collect())
 }
 
 /// Raises them for a plan whose tables were not read, without waiting for any session. One that cannot be raised does
 /// not stop the others.
 pub fn raise_of_plan(plan: &Plan, source: &mut Connection, target: &mut Connection) -> Result<()> {
-    let mut plan = plan.clone();
-    plan.sequences = transaction(|| sequence::of(&plan.keyspace));
+    let plan = with_registered_now(plan);
     let oids = [numbers(source, &plan, Side::Source)?, numbers(target, &plan, Side::Target)?];
     let [of_source, of_target] = &oids;
     let tables = TableNumbers {

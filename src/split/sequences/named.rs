@@ -9,7 +9,7 @@ use crate::agent::table_names::TableNames;
 use crate::catalog::shard;
 use crate::catalog::split::Plan;
 use crate::remote::Connection;
-use crate::remote::quote::{ident_as_needed, text_array};
+use crate::remote::quote::{ident_as_needed, qualified_as_needed, text_array};
 use crate::schema::compare::{self, SchemaDifference};
 use crate::schema::inventory;
 use crate::server::txn::in_one;
@@ -54,13 +54,11 @@ pub fn check(
     if texts.named.is_empty() && texts.names.is_empty() && counted.is_empty() {
         return Ok(Vec::new());
     }
-    let places = Places { source: &plan.source.namespace, target: &plan.target.namespace };
+    let places = Places::of(plan);
     let words: Vec<String> = texts.named.iter().cloned().collect();
     // A text may name the schema, too; that of another shard in the same database does not belong to this one.
     let of_others = in_one(|| shard::schemas_of_others(&plan.source));
-    let looked_in: BTreeSet<&String> = schemas.iter().chain(&texts.named).collect();
-    let here: Vec<String> =
-        looked_in.into_iter().filter(|schema| !of_others.contains(schema)).cloned().collect();
+    let here = without(schemas.iter().chain(&texts.named), &of_others);
     let Things { named, mut shown, made_of } = things(source, &here, &words)?;
     shown.retain(|(thing, _)| !of_others.contains(&thing.schema));
     let of_shown = |of: fn(&Thing) -> &String| shown.iter().map(move |(thing, _)| of(thing));
@@ -88,7 +86,7 @@ pub fn check(
     let (lacking, both): (Vec<Thing>, Vec<Thing>) = all.into_iter().partition(lacks);
     let missing = lacking.iter().map(|thing| {
         let kind = &thing.kind;
-        let object = format!("{}.{}", ident_as_needed(&thing.schema), ident_as_needed(&thing.name));
+        let object = qualified_as_needed(&thing.schema, &thing.name);
         let detail = format!("{kind} {object}, which the target lacks, is named by functions that {CALLED}");
         Finding::remark_of(plan.reverse_of, Remark::Lacking, &object, detail)
     });
@@ -101,9 +99,17 @@ pub fn check(
     let mut others = counting(plan, source, schemas, found)?;
     others.retain(|table| !tables.contains(table));
     findings.extend(named_rows::check(plan, source, target, &others, Why::Counted)?);
-    findings.extend(rights(plan, source, target, &tables)?);
-    findings.extend(made_otherwise(plan, source, target, &tables)?);
+    let TableNames { schemas, names } = TableNames::of(plan, Side::Source);
+    let moving: Vec<(String, String)> = schemas.into_iter().zip(names).collect();
+    let staying = without(tables.iter(), &moving);
+    findings.extend(rights(plan, source, target, &staying)?);
+    findings.extend(made_otherwise(plan, source, target, &staying)?);
     Ok(findings)
+}
+
+/// Returns what is not left out, in order and each once.
+fn without<'a, T: Ord + Clone + 'a>(all: impl Iterator<Item = &'a T>, left_out: &[T]) -> Vec<T> {
+    all.collect::<BTreeSet<&T>>().into_iter().filter(|one| !left_out.contains(one)).cloned().collect()
 }
 
 /// Returns tables by whose rows functions count, of the triggers and defaults, or of clients.
@@ -118,9 +124,7 @@ fn counting(
         return Ok(Vec::new());
     }
     let of_others = in_one(|| shard::schemas_of_others(&plan.source));
-    let looked_in: BTreeSet<&String> = schemas.iter().chain(&found.texts.named).chain(&words).collect();
-    let here: Vec<String> =
-        looked_in.into_iter().filter(|schema| !of_others.contains(schema)).cloned().collect();
+    let here = without(schemas.iter().chain(&found.texts.named).chain(&words), &of_others);
     let Things { named, .. } = things(source, &here, &words)?;
     let tables = named.into_iter().filter(|thing| thing.kind == "table");
     Ok(tables.map(|thing| (thing.schema, thing.name)).collect())
@@ -144,7 +148,7 @@ fn made_of_others(
     here: &BTreeMap<Thing, String>,
     there: &BTreeMap<Thing, String>,
 ) -> Vec<Finding> {
-    let places = Places { source: &plan.source.namespace, target: &plan.target.namespace };
+    let places = Places::of(plan);
     let is_other = |thing: &&Thing| {
         let other = Thing { schema: places.there(&thing.schema), ..(*thing).clone() };
         let [from, into] = [&thing.schema, &other.schema].map(|schema| ident_as_needed(schema));
@@ -152,7 +156,7 @@ fn made_of_others(
         made_of.is_some_and(|(here, own)| in_schema(here, &from, &into) != *own)
     };
     let finding = |thing: &Thing| {
-        let object = format!("{}.{}", ident_as_needed(&thing.schema), ident_as_needed(&thing.name));
+        let object = qualified_as_needed(&thing.schema, &thing.name);
         let detail = format!(
             "{} {object}, which is named by functions that {CALLED}, is different on the target",
             thing.kind
@@ -167,19 +171,16 @@ fn made_otherwise(
     plan: &Plan,
     source: &mut Connection,
     target: &mut Connection,
-    tables: &[(String, String)],
+    here: &[(String, String)],
 ) -> Result<Vec<Finding>> {
     const KINDS: [&str; 6] = ["column", "check", "primary key", "unique", "exclusion", "foreign key"];
-    let places = Places { source: &plan.source.namespace, target: &plan.target.namespace };
-    let moving = moving(plan);
-    let here: Vec<(String, String)> =
-        tables.iter().filter(|table| !moving.contains(table)).cloned().collect();
+    let places = Places::of(plan);
     if here.is_empty() {
         return Ok(Vec::new());
     }
     let there: Vec<(String, String)> =
         here.iter().map(|(schema, table)| (places.there(schema), table.clone())).collect();
-    let given = inventory::of_tables(source, places.source, &here)?;
+    let given = inventory::of_tables(source, places.source, here)?;
     let own = inventory::of_tables(target, places.target, &there)?;
     let mut by_table: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     for SchemaDifference { one, other } in compare::differences(&given, &own) {
@@ -198,11 +199,6 @@ fn made_otherwise(
     Ok(by_table.into_iter().map(finding).collect())
 }
 
-fn moving(plan: &Plan) -> BTreeSet<(String, String)> {
-    let TableNames { schemas, names } = TableNames::of(plan, Side::Source);
-    schemas.into_iter().zip(names).collect()
-}
-
 /// Finds missing rights on tables that functions name: the roles that write to the moving tables read and write these,
 /// too.
 fn rights(
@@ -211,15 +207,12 @@ fn rights(
     target: &mut Connection,
     tables: &[(String, String)],
 ) -> Result<Vec<Finding>> {
-    let moving = moving(plan);
-    let others: Vec<(String, String)> =
-        tables.iter().filter(|table| !moving.contains(table)).cloned().collect();
     let mut lacking: BTreeMap<(String, String), Vec<String>> = BTreeMap::new();
-    for (table, text) in rights::of_places(plan, source, target, &others)? {
+    for (table, text) in rights::of_places(plan, source, target, tables)? {
         lacking.entry(table).or_default().push(text);
     }
     let finding = |((schema, name), texts): ((String, String), Vec<String>)| {
-        let object = format!("{}.{}", ident_as_needed(&schema), ident_as_needed(&name));
+        let object = qualified_as_needed(&schema, &name);
         let detail = format!(
             "table {object}, which is named by functions that {CALLED}: the target lacks {}",
             texts.join(", ")
@@ -230,8 +223,8 @@ fn rights(
 }
 
 fn things(session: &mut Connection, schemas: &[String], words: &[String]) -> Result<Things> {
-    let lists = [text_array(schemas), text_array(words)];
-    let rows = catalogs::ask(session, NAMED, &[Some(&lists[0]), Some(&lists[1])])?.rows;
+    let lists = [schemas, words].map(text_array);
+    let rows = catalogs::ask(session, NAMED, &catalogs::given(&lists))?.rows;
     let mut things = Things { named: BTreeSet::new(), shown: Vec::new(), made_of: BTreeMap::new() };
     for row in rows {
         let Ok([Some(kind), Some(schema), Some(name), view, made_of]) = <[_; 5]>::try_from(row) else {
@@ -266,7 +259,7 @@ fn otherwise(
     schemas: &[String],
     texts: &FunctionTexts,
 ) -> Result<Vec<Finding>> {
-    let places = Places { source: &plan.source.namespace, target: &plan.target.namespace };
+    let places = Places::of(plan);
     let names: Vec<String> = texts.names.iter().cloned().collect();
     let is_renamed = places.source != places.target;
     let key = |definition: &FunctionDefinition, schema: String| (schema, definition.signature.clone());

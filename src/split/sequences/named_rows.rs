@@ -7,14 +7,15 @@ use crate::agent::error::{Result, SplitError};
 use crate::agent::named::NamedThings;
 use crate::agent::session::Side;
 use crate::agent::table_names::TableNames;
-use crate::agent::untrusted_code;
+use crate::agent::{catalogs, untrusted_code};
 use crate::catalog::split::Plan;
-use crate::catalog::table_policy::{self, Policy};
-use crate::remote::quote::{ident, ident_as_needed, literal, text_array};
-use crate::remote::{Connection, RemoteError};
+use crate::catalog::table_policy::Policy;
+use crate::remote::quote::{ident, ident_as_needed, literal, qualified, qualified_as_needed, text_array};
+use crate::remote::{Connection, RemoteError, number};
 use crate::server::txn::in_one;
 use crate::split::finding::Finding;
 use crate::split::remark::Remark;
+use crate::split::unregistered;
 use crate::words::counted;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -92,14 +93,10 @@ pub fn check(
     tables: &[(String, String)],
     why: Why<'_>,
 ) -> Result<Vec<Finding>> {
-    let places = Places { source: &plan.source.namespace, target: &plan.target.namespace };
-    let Registered { here: known, elsewhere } = registered(plan);
-    let open: Vec<&(String, String)> =
-        tables.iter().filter(|table| !known.contains(table)).take(TABLES).collect();
-    let parts = parts(source, &open)?;
+    let (places, registered) = (Places::of(plan), Registered::of(plan));
     let mut findings = Vec::new();
-    for (_, place @ (schema, table)) in open.iter().enumerate().filter(|(number, _)| !parts.contains(number))
-    {
+    for place in registered.open(source, tables)? {
+        let (schema, table) = place;
         let most = why.most();
         let here = rows(source, plan, Side::Source, &TableNames::one(schema, table), most)?;
         let there = TableNames::one(&places.there(schema), table);
@@ -117,49 +114,26 @@ pub fn check(
             Ok((n, _)) => others(&counted(*n, "row", "rows")),
             Err(problem) => format!("its rows, which stay, are not compared ({problem})"),
         };
-        let text = format!("{}.{}", ident_as_needed(schema), ident_as_needed(table));
-        let name = if schema == places.source { ident_as_needed(table) } else { text.clone() };
-        let other = elsewhere.get(place);
-        let detail = format!(
-            "{text} {} and is {}: {what}; {}",
-            why.text(),
-            keyspace_of(other),
-            why.mended(&literal(&name), other, plan)
-        );
-        findings.push(Finding::remark_of(plan.reverse_of, Remark::NamedTables, &text, detail));
+        findings.push(registered.finding(plan, place, why, |name, keyspace| {
+            format!("{name} {} and is {keyspace}: {what}", why.text())
+        }));
     }
     Ok(findings)
 }
 
 /// Returns findings for those of the tables by which keys are counted whose rows stay.
 pub fn counters(plan: &Plan, source: &mut Connection, tables: &[(String, String)]) -> Result<Vec<Finding>> {
-    let Registered { here: known, elsewhere } = registered(plan);
-    let open: Vec<&(String, String)> =
-        tables.iter().filter(|table| !known.contains(table)).take(TABLES).collect();
-    let parts = parts(source, &open)?;
-    let left = open.iter().enumerate().filter(|(number, _)| !parts.contains(number));
-    let finding = |(_, place): (usize, &&(String, String))| {
-        let (schema, table) = place;
-        let text = format!("{}.{}", ident_as_needed(schema), ident_as_needed(table));
-        let name = if *schema == plan.source.namespace { ident_as_needed(table) } else { text.clone() };
-        let why = Why::Named(&BTreeSet::new());
-        let other = elsewhere.get(*place);
-        let detail = format!(
-            "functions count by table {text}, which is {}, so that it stays; {}",
-            keyspace_of(other),
-            why.mended(&literal(&name), other, plan)
-        );
-        Finding::remark_of(plan.reverse_of, Remark::NamedTables, &text, detail)
+    let registered = Registered::of(plan);
+    let finding = |place: &(String, String)| {
+        registered.finding(plan, place, Why::Counted, |name, keyspace| {
+            format!("functions count by table {name}, which is {keyspace}, so that it stays")
+        })
     };
-    Ok(left.map(finding).collect())
+    Ok(registered.open(source, tables)?.into_iter().map(finding).collect())
 }
 
 fn others(many: &str) -> String {
     format!("it has {many}, which stay, and the target has others")
-}
-
-fn keyspace_of(other: Option<&String>) -> String {
-    other.map_or("in no keyspace".to_owned(), |keyspace| format!("of keyspace {}", ident(keyspace)))
 }
 
 /// Tables that policies name, by schema and name on the source.
@@ -170,38 +144,64 @@ struct Registered {
     elsewhere: BTreeMap<(String, String), String>,
 }
 
-fn registered(plan: &Plan) -> Registered {
-    let TableNames { schemas, names } = TableNames::of(plan, Side::Source);
-    let (others, keyless) = in_one(|| {
-        let shards = [plan.source.shard_key.as_str(), plan.target.shard_key.as_str()];
-        (table_policy::of_other_keyspaces(&plan.keyspace, shards), table_policy::keyless(&plan.keyspace))
-    });
-    let keyless = keyless
-        .into_iter()
-        .map(|table| (table.name.schema.unwrap_or_else(|| plan.source.namespace.clone()), table.name.name));
-    let mut here: BTreeSet<(String, String)> = schemas.into_iter().zip(names).chain(keyless).collect();
-    let mut elsewhere = BTreeMap::new();
-    for table in others {
-        let place = (table.schema, table.name);
-        if table.policy == Policy::Global {
-            here.insert(place);
-        } else {
-            elsewhere.insert(place, table.keyspace);
+impl Registered {
+    fn of(plan: &Plan) -> Registered {
+        let TableNames { schemas, names } = TableNames::of(plan, Side::Source);
+        let (others, keyless) = in_one(|| unregistered::registered(plan, &plan.source));
+        let mut here: BTreeSet<(String, String)> = schemas.into_iter().zip(names).chain(keyless).collect();
+        let mut elsewhere = BTreeMap::new();
+        for table in others {
+            let place = (table.schema, table.name);
+            if table.policy == Policy::Global {
+                here.insert(place);
+            } else {
+                elsewhere.insert(place, table.keyspace);
+            }
         }
+        Registered { here, elsewhere }
     }
-    Registered { here, elsewhere }
+
+    /// Returns the first of the tables that neither move nor are configured to stay, without partitions.
+    fn open<'a>(
+        &self,
+        source: &mut Connection,
+        tables: &'a [(String, String)],
+    ) -> Result<Vec<&'a (String, String)>> {
+        let open = tables.iter().filter(|table| !self.here.contains(table)).take(TABLES);
+        let open: Vec<&(String, String)> = open.collect();
+        let parts = parts(source, &open)?;
+        let whole = open.into_iter().enumerate().filter(|(number, _)| !parts.contains(number));
+        Ok(whole.map(|(_, table)| table).collect())
+    }
+
+    /// Returns the remark about a table that stays; `what` says of its name and its keyspace what is wrong.
+    fn finding(
+        &self,
+        plan: &Plan,
+        place: &(String, String),
+        why: Why<'_>,
+        what: impl FnOnce(&str, &str) -> String,
+    ) -> Finding {
+        let (schema, table) = place;
+        let text = qualified_as_needed(schema, table);
+        let name = if *schema == plan.source.namespace { ident_as_needed(table) } else { text.clone() };
+        let other = self.elsewhere.get(place);
+        let keyspace =
+            other.map_or("in no keyspace".to_owned(), |name| format!("of keyspace {}", ident(name)));
+        let mended = why.mended(&literal(&name), other, plan);
+        let detail = format!("{}; {mended}", what(&text, &keyspace));
+        Finding::remark_of(plan.reverse_of, Remark::NamedTables, &text, detail)
+    }
 }
 
 /// Returns which are partitions: a table that is checked itself covers them.
 fn parts(source: &mut Connection, tables: &[&(String, String)]) -> Result<BTreeSet<usize>> {
-    let names: Vec<String> =
-        tables.iter().map(|(schema, table)| format!("{}.{}", ident(schema), ident(table))).collect();
+    let names: Vec<String> = tables.iter().map(|(schema, table)| qualified(schema, table)).collect();
     if names.is_empty() {
         return Ok(BTreeSet::new());
     }
-    let rows = source.query(OF_PARTITIONS, &[Some(&text_array(&names))])?.rows;
-    let number = |row: &Vec<Option<String>>| row.first()?.as_deref()?.parse::<usize>().ok()?.checked_sub(1);
-    Ok(rows.iter().filter_map(number).collect())
+    let rows = source.query(OF_PARTITIONS, &[Some(&text_array(&names))])?;
+    Ok(rows.column().filter_map(|position| number::index(&position)).collect())
 }
 
 /// Returns how many rows there are, of the first ones, and what they are; or why they cannot be read. The owner of a
@@ -258,12 +258,9 @@ fn look(
     table: &TableNames,
     name: &str,
 ) -> std::result::Result<NamedRowsLook, RemoteError> {
-    let trusted = match side {
-        Side::Source => &plan.trusted[0],
-        Side::Target => &plan.trusted[1],
-    };
-    let lists = TableNames::of(plan, side).lists_with(trusted);
-    let plain = session.query(PLAIN, &[Some(name), Some(&lists[0]), Some(&lists[1]), Some(&lists[2])])?;
+    let trusted = side.of(plan.trusted.each_ref());
+    let [schemas, names, owners] = TableNames::of(plan, side).lists_with(trusted);
+    let plain = session.query(PLAIN, &catalogs::given(&[name, &schemas, &names, &owners]))?;
     let is = |cell: &Option<String>| cell.as_deref() == Some("t");
     match plain.rows.first().map(Vec::as_slice) {
         Some([is_plain, _, is_empty]) if is(is_plain) && is(is_empty) => return Ok(NamedRowsLook::Empty),

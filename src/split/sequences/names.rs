@@ -8,16 +8,19 @@ const MOST_NAMES: usize = 20_000;
 /// The greatest number of bytes of a name. The server truncates longer names.
 const LONGEST: usize = 63;
 
-fn cut(mut name: String) -> String {
-    if name.len() > LONGEST {
-        name.truncate((0..=LONGEST).rev().find(|at| name.is_char_boundary(*at)).unwrap_or(0));
-    }
-    name
+/// Returns a name as the server truncates it.
+pub fn cut(name: &str) -> &str {
+    let end = (0..=name.len().min(LONGEST)).rev().find(|at| name.is_char_boundary(*at));
+    &name[..end.unwrap_or(0)]
+}
+
+/// Whether a letter may be in a name without quotes.
+pub fn is_part(c: char) -> bool {
+    c.is_alphanumeric() || c == '_' || c == '$'
 }
 
 /// Returns names in a text, in quotes or not: as it writes them, and as SQL reads them without quotes.
 pub fn names_in(text: &str) -> BTreeSet<String> {
-    let is_part = |c: char| c.is_alphanumeric() || c == '_' || c == '$';
     // A quote in a comment exchanges inside and outside: both are taken.
     let quoted = text.split('"').map(str::to_owned);
     let doubled = text.replace("\"\"", "\0");
@@ -30,9 +33,9 @@ pub fn names_in(text: &str) -> BTreeSet<String> {
     let words: BTreeSet<&str> =
         words.filter(|word| word.starts_with(|c: char| !c.is_ascii_digit())).collect();
     let is_written_large = |word: &&&str| word.chars().any(char::is_uppercase);
-    let small = words.iter().filter(is_written_large).map(|word| word.to_lowercase());
-    let plain = words.iter().map(|word| (*word).to_owned()).chain(small);
-    let names = plain.map(cut).chain(quoted).chain(doubled);
+    let small = words.iter().filter(is_written_large).map(|word| cut(&word.to_lowercase()).to_owned());
+    let plain = words.iter().map(|word| cut(word).to_owned()).chain(small);
+    let names = plain.chain(quoted).chain(doubled);
     names.filter(|name| !name.is_empty() && name.len() <= LONGEST).take(MOST_NAMES).collect()
 }
 
@@ -77,7 +80,6 @@ pub fn without_comments(text: &str) -> String {
 /// Removes `NEW.column`, unless a schema of that name is meant.
 fn without_fields(text: &str) -> String {
     const BEFORE_TABLES: [&str; 6] = ["from", "join", "into", "update", "only", "table"];
-    let is_part = |c: char| c.is_alphanumeric() || c == '_' || c == '$';
     let mut left = String::with_capacity(text.len());
     let (mut before, mut rest) = (String::new(), text);
     while let Some(at) = rest.find(is_part) {

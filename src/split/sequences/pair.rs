@@ -5,8 +5,8 @@
 //! that does.
 
 use super::draw::{Draw, Drawer, DrawnSequence};
-use crate::catalog::split::ColumnMap;
-use crate::remote::quote::ident;
+use crate::catalog::split::{ColumnMap, Plan};
+use crate::remote::quote::qualified;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A sequence of the target, and those of the source whose numbers it must not give out again.
@@ -58,7 +58,11 @@ pub struct Places<'a> {
     pub target: &'a str,
 }
 
-impl Places<'_> {
+impl<'a> Places<'a> {
+    pub fn of(plan: &'a Plan) -> Places<'a> {
+        Places { source: &plan.source.namespace, target: &plan.target.namespace }
+    }
+
     /// Returns the target's schema for a schema of the source.
     pub fn there(&self, schema: &str) -> String {
         if schema == self.source { self.target } else { schema }.to_owned()
@@ -353,7 +357,7 @@ pub fn merged(pairs: Vec<SequencePair>) -> Vec<SequencePair> {
 impl WantedSequence {
     /// Returns the name, qualified and quoted.
     pub fn name(&self) -> String {
-        format!("{}.{}", ident(&self.schema), ident(&self.from.sequence.relname))
+        qualified(&self.schema, &self.from.sequence.relname)
     }
 
     /// Describes what is known to draw from it.

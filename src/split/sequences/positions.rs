@@ -146,7 +146,7 @@ fn state_of(
     let Some(row) = rows.rows.iter().find(of_it) else { return Ok(None) };
     let numbers: Option<Vec<i64>> = row[1..].iter().map(|cell| cell.as_deref()?.parse().ok()).collect();
     let state = numbers.and_then(|numbers| CounterState::read(&numbers));
-    Ok(Some(state.ok_or_else(|| no_numbers(connection, sequence, &row[1..]))?))
+    Ok(Some(state.ok_or_else(|| no_numbers(connection, &format!("sequence {sequence}"), &row[1..]))?))
 }
 
 impl SequencePosition {

@@ -3,7 +3,7 @@
 
 use super::doings::Doings;
 use super::tokens::TextToken::{self, Sign};
-use super::tokens::{RECORD, assigned, begins, bounds, words};
+use super::tokens::{RECORD, assigned, begins, bounds, joins, words};
 use std::collections::{BTreeSet, HashSet};
 use std::ops::Range;
 use std::sync::LazyLock;
@@ -145,8 +145,7 @@ pub fn is_run(tokens: &[TextToken], at: usize) -> bool {
 pub fn is_literal(rest: &[TextToken]) -> bool {
     let ends = |token: &TextToken| *token == Sign(';') || token.is("using") || token.is("loop");
     let text = &rest[..rest.iter().position(ends).unwrap_or(rest.len())];
-    let is_joined = text.windows(2).any(|pair| pair[0] == Sign('|') && pair[1] == Sign('|'));
-    matches!(text.first(), Some(Sign('\'' | '$'))) && !is_joined
+    matches!(text.first(), Some(Sign('\'' | '$'))) && !joins(text)
 }
 
 /// Whether a composed text may insert into one of some tables: by its name, or by a name that is filled in.

@@ -16,8 +16,9 @@ use crate::agent::table_names::TableNames;
 use crate::catalog::shard;
 use crate::catalog::split::{ColumnMap, Plan};
 use crate::remote::Connection;
-use crate::remote::quote::{array_of, text_array};
+use crate::remote::quote::{array_of, qualified, text_array};
 use crate::server::txn::in_one;
+use crate::split::table::SplitTable;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
@@ -29,7 +30,14 @@ pub struct TableNumbers<'a> {
     pub target: Vec<Option<&'a str>>,
 }
 
-impl TableNumbers<'_> {
+impl<'a> TableNumbers<'a> {
+    pub fn of(tables: &'a [SplitTable]) -> TableNumbers<'a> {
+        TableNumbers {
+            source: tables.iter().map(|table| table.source.oid.as_deref()).collect(),
+            target: tables.iter().map(|table| table.target.oid.as_deref()).collect(),
+        }
+    }
+
     /// Returns the numbers as SQL arrays.
     pub fn lists(&self) -> [String; 2] {
         [&self.source, &self.target].map(|oids| array_of(oids.iter().copied()))
@@ -121,7 +129,7 @@ pub fn survey(
     tables: &TableNumbers<'_>,
 ) -> Result<Survey> {
     let maps: Vec<&[ColumnMap]> = plan.tables.iter().map(|table| table.maps.as_slice()).collect();
-    let places = Places { source: &plan.source.namespace, target: &plan.target.namespace };
+    let places = Places::of(plan);
     let lists = tables.lists();
     let of_columns = draw::of_tables(source, target, &lists)?;
     let mut here = of_columns[0].clone();
@@ -261,7 +269,7 @@ fn of_nothing(
     SequenceName { oid, schema, relname, cycles, .. }: SequenceName,
     role: Option<String>,
 ) -> Draw {
-    let name = format!("{}.{}", crate::remote::quote::ident(&schema), crate::remote::quote::ident(&relname));
+    let name = qualified(&schema, &relname);
     let sequence = DrawnSequence { oid, name, schema, relname, cycles, ..DrawnSequence::default() };
     Draw {
         table: None,

@@ -160,6 +160,22 @@ pub fn words(tokens: &[TextToken]) -> BTreeSet<String> {
     tokens.iter().filter_map(TextToken::word).map(str::to_owned).collect()
 }
 
+/// Whether texts are joined by `||`.
+pub fn joins(tokens: &[TextToken]) -> bool {
+    tokens.windows(2).any(|pair| pair[0] == Sign('|') && pair[1] == Sign('|'))
+}
+
+/// Returns the two words before a name whose last part is here, without ONLY: `insert` and `into`.
+pub fn before_name(tokens: &[TextToken], at: usize) -> (&str, &str) {
+    let mut first = at;
+    while first >= 2 && tokens[first - 1] == Sign('.') && tokens[first - 2].word().is_some() {
+        first -= 2;
+    }
+    let before = |back: usize| first.checked_sub(back).and_then(|at| tokens[at].word()).unwrap_or_default();
+    let back = usize::from(before(1) == "only") + 1;
+    (before(back + 1), before(back))
+}
+
 /// Returns columns of a trigger's row that a text names.
 pub fn fields(tokens: &[TextToken]) -> BTreeSet<String> {
     let of_row = |three: &[TextToken]| match three {

@@ -16,7 +16,8 @@ use super::statements::{
     may_insert_into, set_columns,
 };
 use super::tokens::TextToken::{self, Sign, Word};
-use super::tokens::{MOST_WORDS, RECORD, argument, bounds, fields, listed, tokens, words};
+use super::tokens::{MOST_WORDS, RECORD, argument, before_name, bounds, fields, listed, tokens, words};
+use crate::remote::number;
 use crate::remote::result::Rows;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -73,8 +74,7 @@ pub fn keys(rows: Rows, tables: usize) -> Vec<TableKeys> {
     keys.resize_with(tables, TableKeys::default);
     for row in rows.rows {
         let Ok([Some(position), Some(what), Some(name), text]) = <[_; 4]>::try_from(row) else { continue };
-        let position = position.parse::<usize>().ok().and_then(|position| position.checked_sub(1));
-        let Some(key) = position.and_then(|position| keys.get_mut(position)) else { continue };
+        let Some(key) = number::index(&position).and_then(|index| keys.get_mut(index)) else { continue };
         let text = text.unwrap_or_default();
         match what.as_str() {
             "name" => drop(key.names.insert(name)),
@@ -291,14 +291,8 @@ impl<'a> Judge<'a> {
         if !is_way && !key.names.contains(word) {
             return None;
         }
-        let mut first = at;
-        while first >= 2 && tokens[first - 1] == Sign('.') && tokens[first - 2].word().is_some() {
-            first -= 2;
-        }
-        let back = |back: usize| first.checked_sub(back).and_then(|at| tokens[at].word()).unwrap_or_default();
-        let only = usize::from(back(1) == "only");
-        let set = set_columns(&tokens[range.clone()], columns);
-        match (back(2 + only), back(1 + only)) {
+        let set = set_columns(&tokens[range], columns);
+        match before_name(tokens, at) {
             ("insert", "into") => {
                 let listed = listed(rest).map(|listed| &listed & columns);
                 Some(listed.map_or_else(|| columns.clone(), |listed| &listed | &set))

@@ -4,7 +4,7 @@
 
 use super::callers::{self, CodePlace, TableCaller};
 use super::doings::Doings;
-use super::names::without_comments;
+use super::names::{cut, is_part, without_comments};
 use super::tokens::tokens;
 use super::{draw, statements};
 use crate::agent::catalogs;
@@ -234,16 +234,9 @@ fn is_called(text: &str, name: &str) -> bool {
     })
 }
 
-fn is_part(c: char) -> bool {
-    c.is_alphanumeric() || c == '_' || c == '$'
-}
-
 /// Returns the words of a text. The server truncates longer names.
 fn words_of(text: &str) -> HashSet<&str> {
-    const LONGEST: usize = 63;
-    let cut = |word: &str| (0..=LONGEST).rev().find(|at| word.is_char_boundary(*at)).unwrap_or(0);
-    let words = text.split(|c: char| !is_part(c));
-    words.map(|word| if word.len() > LONGEST { &word[..cut(word)] } else { word }).collect()
+    text.split(|c: char| !is_part(c)).map(cut).collect()
 }
 
 /// Returns callers of tables that lead to moving ones without being these: their sequences, and what their defaults

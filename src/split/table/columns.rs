@@ -3,7 +3,7 @@
 
 use crate::agent::deparsed::in_schema;
 use crate::agent::shape::{Column, TableShape};
-use crate::catalog::split::ColumnMap;
+use crate::catalog::split::{ColumnMap, PlannedTable};
 use crate::remote::quote::ident;
 
 /// A column of the target and what fills it, as SQL over a row of the source.
@@ -42,7 +42,17 @@ pub struct ColumnPairing {
     pub differences: Vec<ColumnDifference>,
 }
 
+/// Returns the columns of the target that cannot be computed: those of its key, and the shard-by column.
+pub fn fixed<'a>(target: &'a TableShape, policy: &'a PlannedTable) -> Vec<&'a str> {
+    target.key().iter().map(String::as_str).chain([policy.shard_by.as_str()]).collect()
+}
+
 impl ColumnPairing {
+    /// Returns the differences that are not accepted.
+    pub fn refused(&self) -> Vec<String> {
+        self.differences.iter().filter(|one| !one.ok).map(|one| one.text.clone()).collect()
+    }
+
     fn accept(&mut self, text: String) {
         self.differences.push(ColumnDifference { ok: true, text });
     }

@@ -265,11 +265,8 @@ fn pair(plan: &Plan, policy: &PlannedTable, source: TableShape, target: TableSha
     let source_by = by(&source, &plan.source.shard_key)?;
     let target_by = by(&target, &plan.target.shard_key)?;
     let queue = queue::qualified(plan.id, policy.ordinal);
-    let fixed: Vec<&str> =
-        target.key().iter().map(String::as_str).chain([policy.shard_by.as_str()]).collect();
-    let pairing = columns::pair(&source, &target, &policy.maps, &fixed);
-    let mut differences: Vec<String> =
-        pairing.differences.into_iter().filter(|d| !d.ok).map(|d| d.text).collect();
+    let pairing = columns::pair(&source, &target, &policy.maps, &columns::fixed(&target, policy));
+    let mut differences = pairing.refused();
     if source.key() != target.key() {
         differences.push(format!(
             "primary key ({}) on the source, ({}) on the target",

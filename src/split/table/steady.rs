@@ -15,5 +15,5 @@ pub fn is_steady(source: &mut Connection, table: &str, pair: &ColumnMapping) -> 
         pair.select()
     );
     let answer = source.undone(|source| source.query(&view, &[]).and_then(|_| source.run(STEADY)))?;
-    Ok(answer.scalar() == Some("t"))
+    Ok(answer.is_true())
 }

@@ -12,8 +12,8 @@ use crate::agent::state::moved_keys;
 use crate::agent::state::redirect::Redirect;
 use crate::agent::{self, TriggerEvent, catalogs, native};
 use crate::catalog::split::Plan;
-use crate::remote::Connection;
-use crate::remote::quote::{array_of, ident, text_array};
+use crate::remote::quote::{array_of, ident, qualified, text_array};
+use crate::remote::{Connection, number};
 use crate::split::table::SplitTable;
 
 /// Creates the missing triggers of tables, few in a transaction, because CREATE TRIGGER waits for open writers and
@@ -34,10 +34,7 @@ pub fn install_and(
 ) -> Result<()> {
     let functions: Vec<String> =
         tables.iter().map(|table| agent::trigger_function(plan.id, side, table.policy.ordinal)).collect();
-    let native = match side {
-        Side::Source => native::made(connection, plan.id)?,
-        Side::Target => Vec::new(),
-    };
+    let native = native::made(connection, plan.id, side)?;
     let mut groups = Vec::new();
     for (table, function) in tables.iter().zip(&functions) {
         let is_native = native.contains(&table.policy.ordinal);
@@ -239,8 +236,7 @@ fn look_up_some(
     let mut found: Vec<FoundTrigger> = some.iter().map(|_| FoundTrigger::Others(Vec::new())).collect();
     for row in rows.rows {
         let [Some(position), Some(table), Some(trigger), whole] = row.as_slice() else { continue };
-        let position = position.parse::<usize>().ok().and_then(|position| position.checked_sub(1));
-        let Some(found) = position.and_then(|position| found.get_mut(position)) else { continue };
+        let Some(found) = number::index(position).and_then(|index| found.get_mut(index)) else { continue };
         match (whole.as_deref() == Some("t"), &mut *found) {
             (true, found) => *found = FoundTrigger::Whole,
             (false, FoundTrigger::Others(tables)) => tables.push((table.clone(), trigger.clone())),
@@ -296,11 +292,7 @@ pub fn guarded_tables(connection: &mut Connection, guard: &KeyGuard) -> Result<V
         ),
         &[Some(&guard.function())],
     )?;
-    let tables = rows.rows.into_iter().filter_map(|row| match <[Option<String>; 2]>::try_from(row) {
-        Ok([Some(schema), Some(name)]) => Some((schema, name)),
-        _ => None,
-    });
-    Ok(tables.collect())
+    Ok(rows.pairs().collect())
 }
 
 /// Drops the triggers of tables that are no longer in the keyspace, since somebody has renamed them.
@@ -314,7 +306,7 @@ pub fn drop_strays(connection: &mut Connection, guard: &KeyGuard, tables: &[&Tab
 /// Whether any table has a trigger of a redirect.
 pub fn has_redirect(connection: &mut Connection, redirect: &Redirect) -> Result<bool> {
     let any = format!("SELECT EXISTS (SELECT 1 FROM pg_trigger t WHERE {OF_LOOK_UP})");
-    Ok(connection.query(&any, &[Some(&redirect.function())])?.scalar() == Some("t"))
+    Ok(connection.query(&any, &[Some(&redirect.function())])?.is_true())
 }
 
 /// SQL condition: a trigger `t` is a redirect's or a key guard's, by the look-up $1 that its condition calls. All of
@@ -363,7 +355,7 @@ fn drop_under(
     let mut all = Vec::new();
     for row in rows.rows {
         let [Some(schema), Some(name), Some(triggers)] = row.as_slice() else { continue };
-        let table = format!("{}.{}", ident(schema), ident(name));
+        let table = qualified(schema, name);
         let triggers: Vec<String> = serde_json::from_str(triggers).unwrap_or_default();
         let drops: Vec<String> =
             triggers.iter().map(|t| format!("DROP TRIGGER IF EXISTS {} ON {table}", ident(t))).collect();

@@ -50,7 +50,7 @@ pub fn require_as_noted(target: &mut Connection, plan: &Plan, table: &SplitTable
 /// Refuses to compare rows if one of some tables has another key.
 pub fn require_all_as_noted(target: &mut Connection, plan: &Plan, tables: &[SplitTable]) -> Result<()> {
     let noted: Vec<String> = tables.iter().map(|table| still_noted(plan, table)).collect();
-    if noted.is_empty() || target.run(&format!("SELECT {}", noted.join(" AND ")))?.scalar() == Some("t") {
+    if noted.is_empty() || target.run(&format!("SELECT {}", noted.join(" AND ")))?.is_true() {
         return Ok(());
     }
     tables.iter().try_for_each(|table| require_as_noted(target, plan, table))

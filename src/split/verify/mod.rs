@@ -8,7 +8,7 @@ pub mod key;
 pub mod position;
 mod ranges;
 pub mod repair;
-mod row_slices;
+pub mod row_slices;
 pub mod rows;
 pub mod sequences;
 mod slice;

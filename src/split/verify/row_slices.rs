@@ -100,7 +100,7 @@ fn of_slices<'a>(pairs: impl Iterator<Item = SessionPair<'a>>, slices: &[Slice])
 }
 
 /// Returns how many rows each pair has copied, of one piece.
-fn counts(
+pub fn counts(
     copied: std::result::Result<Vec<Vec<Copied>>, FailedPiece>,
 ) -> std::result::Result<Vec<u64>, RemoteError> {
     let copied = copied.map_err(|failed| failed.error)?;

@@ -34,9 +34,7 @@ pub fn look_at(engine: &mut Engine) -> Result<()> {
 }
 
 fn find(engine: &mut Engine, done: &[(usize, usize)]) -> Result<Vec<behind::NumberBehind>> {
-    let shard_by: Vec<String> = engine.plan.tables.iter().map(|table| table.shard_by.clone()).collect();
-    let lists =
-        [Side::Source, Side::Target].map(|side| TableNames::of(&engine.plan, side).lists_with(&shard_by));
+    let lists = [Side::Source, Side::Target].map(|side| TableNames::keyed_lists(&engine.plan, side));
     let is_done = |position: usize| done.iter().any(|(other, _)| *other == position);
     let Engine { reader, target, tables, .. } = engine;
     let of = |name: &dyn Fn(usize) -> String| -> Vec<Option<String>> {

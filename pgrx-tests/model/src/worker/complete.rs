@@ -1,11 +1,10 @@
-//! Behind a decision that another worker has made: src/split/cutover/settled.rs, and `complete`
-//! in recovery.rs.
+//! Work after a decision of another worker: src/split/cutover/settled.rs, and `complete` in recovery.rs.
 
-use super::{At, attach, cutover};
+use super::{At, cutover, take_over};
 use crate::rules::Rule;
 use crate::state::{CutoverStep, Give, Goal, NOTHING, Pc, Take};
 
-/// `settled::complete`: without a step, if the target has all of its rows.
+/// `settled::complete`: opens the target without a step, if it has all rows.
 pub fn settled(at: &mut At) -> bool {
     let (source, target) = (at.source(), at.target());
     match at.me().pc {
@@ -27,17 +26,17 @@ pub fn settled(at: &mut At) -> bool {
     }
 }
 
-/// `settled::take`: earlier sessions are ended, the generation stays.
+/// `settled::take`: earlier sessions are ended, and the generation stays the same.
 fn joins(at: &mut At, place: usize, is_source: bool, next: Pc) -> bool {
-    if attach::adopts_way_back(at) {
+    if take_over::adopts_way_back(at) {
         return true;
     }
-    if !attach::end_previous(at, place) {
+    if !take_over::end_previous(at, place) {
         return false;
     }
     let (known, seen) = (at.state.places[place].generation, at.master().generation);
     if known > seen {
-        return attach::attach(at);
+        return take_over::attach(at);
     }
     if is_source {
         (at.me().source, at.me().on_source) = (true, known)
@@ -57,7 +56,7 @@ fn look(at: &mut At) -> bool {
     let is_borne_out = here.deciding != 0 || !at.keeps(Rule::FenceBorneOut);
     let is_shut = here.give == Give::Moved || here.give == Give::Fenced && is_borne_out;
     if !is_shut && at.keeps(Rule::FencedAgain) {
-        return attach::attach(at);
+        return take_over::attach(at);
     }
     if there.take == Take::Open {
         return at.goes(Pc::SettledMove);
@@ -70,7 +69,7 @@ fn look(at: &mut At) -> bool {
     if is_whole && there.take == Take::Closed {
         return at.goes(Pc::SettledOpen);
     }
-    attach::attach(at)
+    take_over::attach(at)
 }
 
 /// `recovery::complete`
@@ -98,7 +97,7 @@ pub fn work(at: &mut At) -> bool {
         }
         _ => {
             at.release();
-            // From here on it knows that no writer is behind the fence.
+            // From here on the worker knows that no writer is behind the fence.
             at.me().completes = true;
             at.goes(Pc::Complete)
         }
@@ -125,7 +124,7 @@ fn begin(at: &mut At) -> bool {
     if here.purging && at.keeps(Rule::PurgingNoted) {
         return at.is_refused();
     }
-    // `catch_up`: steps until one finds nothing.
+    // `catch_up`: steps until one finds no changes.
     let Some(step) = super::step::look(at) else { return at.fails() };
     if step.window == 0 {
         return at.goes(Pc::Open);

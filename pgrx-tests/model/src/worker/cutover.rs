@@ -1,11 +1,11 @@
 //! The cutover: src/split/cutover/mod.rs and fence.rs.
 
-use super::{At, attach, step};
+use super::{At, step, take_over};
 use crate::rules::Rule;
 use crate::state::{CutoverStep, Give, Goal, NOTHING, Pc, Phase, Place, Route, Step, Take};
 use crate::writers;
 
-/// Both sides are attached, and nothing is left to be settled.
+/// Both sides are attached, and nothing is left to settle.
 pub fn ready(at: &mut At) -> bool {
     if !(at.me().source && at.me().target) {
         return at.fails();
@@ -19,7 +19,7 @@ pub fn ready(at: &mut At) -> bool {
     }
 }
 
-/// The reverse split is given up: from here on finish goes on as if there had been none.
+/// The reverse split ends. From here on finish works as if there had been none.
 fn ends_way_back(at: &mut At) -> bool {
     if !at.may_on_master() {
         return at.fails();
@@ -64,7 +64,7 @@ pub fn before(at: &mut At) -> bool {
     }
 }
 
-/// `fence::take`: behind it no writer is in a transaction. False: it waits.
+/// `fence::take`: afterwards no writer is in a transaction. False: it waits.
 pub fn takes_barrier(at: &mut At, next: Pc) -> bool {
     let source = at.source();
     if !at.me().source {
@@ -77,7 +77,7 @@ pub fn takes_barrier(at: &mut At, next: Pc) -> bool {
     at.goes(next)
 }
 
-/// `FENCE`, by another session than the one that has the barrier.
+/// `FENCE`, in another session than the one that has the barrier.
 pub fn fences(at: &mut At) -> bool {
     if !at.may_on_source() {
         return false;
@@ -94,12 +94,12 @@ pub fn fences(at: &mut At) -> bool {
 /// S, which sees every write that there will ever be.
 fn last_snapshot(at: &mut At) -> bool {
     if !at.keeps(Rule::LastWindowBehindFence) {
-        // What ordinary steps have brought over has to do.
+        // The cutover relies on the rows that ordinary steps have copied.
         return at.goes(Pc::Decide);
     }
     let Some(step) = step::look(at) else { return at.fails() };
     if step.window == u8::MAX {
-        // The copy has to start again: not within a cutover.
+        // The copy has to start again, which is not possible in a cutover.
         return at.goes(Pc::AbortReopen);
     }
     if step.window == 0 && !at.keeps(Rule::LastStepCounts) {
@@ -115,7 +115,7 @@ fn last_snapshot(at: &mut At) -> bool {
     at.goes(first)
 }
 
-/// From the end of the last window on.
+/// The part after the last window.
 pub fn behind(at: &mut At) -> bool {
     match at.me().pc {
         Pc::Consume => consume(at),
@@ -125,7 +125,7 @@ pub fn behind(at: &mut At) -> bool {
                 return at.fails();
             }
             if !at.keeps(Rule::BegunAfterMoved) && at.master().phase == Phase::Completed {
-                // The master begins the reverse split, and somebody else is to tell the source.
+                // The master begins the reverse split, and another worker has to tell the source.
                 return records_moved(at);
             }
             let is_decided = at.master().phase == Phase::Completed;
@@ -150,7 +150,7 @@ fn consume(at: &mut At) -> bool {
     if is_consumed && at.me().source {
         return at.goes(Pc::Decide);
     }
-    // `check_queue_is_empty` asks the source, whether or not something leaves its queue.
+    // `check_queue_is_empty` asks the source, even if nothing leaves its queue.
     if !at.me().source || at.me().step.window != 0 && !step::consumes(at) {
         return at.fails();
     }
@@ -169,13 +169,13 @@ fn decide(at: &mut At) -> bool {
     if !asked || !at.may_on_master() {
         return at.goes(Pc::AbortReopen);
     }
-    attach::decide(at);
+    take_over::decide(at);
     let next = if at.keeps(Rule::OpenAfterDecision) { Pc::Open } else { Pc::Move };
     at.goes(next)
 }
 
-/// `open_side`. Where there is a reverse split, capture for it begins in the same commit, and what the
-/// old side of this place refuses ends.
+/// `open_side`. If there is a reverse split, its capture begins in the same commit, and the refusals of the
+/// old side of this place end.
 pub fn opens_target(at: &mut At) -> bool {
     if !at.may_on_target() {
         return false;
@@ -201,8 +201,8 @@ pub fn opens_target(at: &mut At) -> bool {
     true
 }
 
-/// `MOVE`. Where there is a reverse split, its progress begins in the same commit: the rows here are
-/// those with which the target has opened.
+/// `MOVE`. If there is a reverse split, its progress begins in the same commit. The rows here are those with
+/// which the target was opened.
 pub fn moves_source(at: &mut At) -> bool {
     if !at.may_on_source() {
         return false;
@@ -227,9 +227,9 @@ pub fn moves_source(at: &mut At) -> bool {
     true
 }
 
-/// No entry of the target's queue is older than the opening, so the first window is all of it.
-/// That holds only if the rows here are those with which the target has opened: a source that has
-/// forgotten its fence since is copied again, from nothing.
+/// No entry of the target's queue is older than the opening, so the first window is the whole queue. That
+/// holds only if the rows here are those with which the target was opened. A source that has lost its fence
+/// since then is copied again, from nothing.
 fn begin_way_back(at: &mut At, source: usize, there: &Place) {
     let again = at.keeps(Rule::CopiedAgainAfterRetelling);
     let from_none = at.keeps(Rule::StepsFromNone);
@@ -237,7 +237,7 @@ fn begin_way_back(at: &mut At, source: usize, there: &Place) {
     let is_whole = here.deciding != 0 && here.announced == there.steps && here.consumed <= there.steps;
     here.seen = 0;
     here.seen_timeline = if is_whole || !again { there.timeline } else { NOTHING };
-    // What the target has given away since is noticed: it is more than none.
+    // A larger count shows that the target has dropped entries since.
     here.steps = if from_none { 0 } else { there.announced };
 }
 
@@ -261,11 +261,11 @@ fn records_moved(at: &mut At) -> bool {
     at.rests()
 }
 
-/// What becomes of a cutover that is given up.
+/// The end of an aborted cutover.
 pub fn aborted(at: &mut At) -> bool {
     match at.me().pc {
         Pc::AbortReopen => {
-            if !attach::opens_source(at) {
+            if !take_over::opens_source(at) {
                 return at.fails();
             }
             at.goes(Pc::AbortRelease)

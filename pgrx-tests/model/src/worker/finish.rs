@@ -1,6 +1,6 @@
 //! Finish: src/split/end/finish.rs and proof.rs.
 
-use super::{At, attach};
+use super::{At, take_over};
 use crate::rules::Rule;
 use crate::state::{CutoverStep, Give, Goal, NOTHING, Pc, Take, WRITERS, rows_of};
 
@@ -44,7 +44,7 @@ fn told(at: &mut At) -> bool {
         at.master().step = CutoverStep::Decided;
         return at.rests();
     }
-    // A side of the reverse split that a shard has again would go on refusing clients.
+    // If a shard has a side of the reverse split again, it would continue to refuse clients.
     if there.give != Give::No && at.keeps(Rule::FinishTakesTheWayBackAway) {
         if !at.may_on_target() {
             return at.fails();
@@ -53,7 +53,7 @@ fn told(at: &mut At) -> bool {
         at.commits_on(target);
         return at.goes(Pc::FinishTold);
     }
-    // `source::stray_changes`: what another server has given out again counts as new.
+    // `source::stray_changes`: a transaction number that was assigned again counts as new.
     let was_set_back =
         there.steps > here.announced || there.steps < here.consumed || there.seen_timeline != here.timeline;
     let is_new = |xid: &u8| *xid != 0 && (was_set_back || there.seen & 1 << xid == 0);
@@ -86,10 +86,10 @@ fn still(at: &mut At) -> bool {
     let (source, target) = (at.source(), at.target());
     let (here, there) = (at.state.places[source], at.state.places[target]);
     if here.give != Give::No && !at.me().source {
-        return attach::takes_over(at, source, true, Pc::FinishStill);
+        return take_over::takes_over(at, source, true, Pc::FinishStill);
     }
     if there.take != Take::No && !at.me().target {
-        return attach::takes_over(at, target, false, Pc::FinishStill);
+        return take_over::takes_over(at, target, false, Pc::FinishStill);
     }
     if there.take == Take::Closed {
         return at.is_refused();
@@ -105,7 +105,7 @@ fn still(at: &mut At) -> bool {
 fn leave(at: &mut At) -> bool {
     let (source, target) = (at.source(), at.target());
     let is_first = at.keeps(Rule::RedirectFirst);
-    // Each statement needs its session, where there is something left to be done.
+    // Each statement needs its session, if there is something left to do.
     let (here, there) = (at.state.places[source], at.state.places[target]);
     let is_cut_off = match at.me().pc {
         Pc::FinishLeave | Pc::FinishTarget => there.take != Take::No && !at.me().target,

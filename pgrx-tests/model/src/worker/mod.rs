@@ -1,18 +1,17 @@
-//! A split's worker: what it does next, one commit at a time. Its sessions may be gone; then it
-//! begins anew, as the code does after an error.
+//! A split's worker, one commit at a time. If its sessions are gone, it starts over, as the code does after an error.
 
-mod attach;
 mod complete;
 mod cutover;
 mod finish;
 mod rollback;
 mod step;
+mod take_over;
 
 use crate::model::Split;
 use crate::rules::Rule;
 use crate::state::{Back, Cause, CutoverStep, Give, Goal, Life, Master, Pc, Phase, State, Take, Worker};
 
-/// A worker at work: the state, and who it is.
+/// A worker at work: the state, and which worker it is.
 pub struct At<'a> {
     split: &'a Split,
     state: &'a mut State,
@@ -29,7 +28,7 @@ impl At<'_> {
         &mut self.state.masters[usize::from(master)]
     }
 
-    /// The places that the plan gives the rows from and to.
+    /// Returns the place that gives the plan's rows away. `target` is the other one.
     fn source(&mut self) -> usize {
         self.me().source_place()
     }
@@ -47,7 +46,7 @@ impl At<'_> {
         true
     }
 
-    /// An error: sessions are given up, and the plan is read again.
+    /// An error: the sessions are closed, and the plan is read again.
     fn fails(&mut self) -> bool {
         let me = self.me();
         if me.life == Life::Late {
@@ -64,10 +63,10 @@ impl At<'_> {
         self.rests()
     }
 
-    /// Nothing of a piece of work is left.
+    /// A piece of work is done.
     fn rests(&mut self) -> bool {
         let master = self.me().master;
-        // An old primary's worker is replaced: it gets no further than its sessions.
+        // The worker of an old primary is replaced. It gets no further than its sessions.
         *self.me() = if master == 0 || !self.split.keeps(Rule::MasterIdentity) {
             Worker::idle(master)
         } else {
@@ -76,7 +75,7 @@ impl At<'_> {
         true
     }
 
-    /// It waits for its operator.
+    /// The split waits for its operator.
     fn is_refused(&mut self) -> bool {
         self.master().failed = true;
         self.rests()
@@ -92,7 +91,7 @@ impl At<'_> {
         }
     }
 
-    /// A commit on a shard, synchronous: what clients have committed there before is durable.
+    /// A commit on a shard is synchronous, so clients' earlier commits there are durable as well.
     fn commits_on(&mut self, place: usize) {
         if let Back::Place(at, Cause::Asynchronous, _) = self.state.back
             && usize::from(at) == place
@@ -101,7 +100,7 @@ impl At<'_> {
         }
     }
 
-    /// Whether the generation lets it change the source.
+    /// Whether the worker's generation lets it change the source.
     fn may_on_source(&mut self) -> bool {
         let source = self.source();
         let (has, is) = (self.me().source, self.me().on_source);
@@ -114,14 +113,14 @@ impl At<'_> {
         has && (!self.keeps(Rule::GenerationOnShards) || self.state.places[target].generation == is)
     }
 
-    /// Whether the master takes its word.
+    /// Whether the worker's generation lets it change the master.
     fn may_on_master(&mut self) -> bool {
         let generation = self.me().generation;
         !self.keeps(Rule::GenerationOnMaster) || self.master().generation == generation
     }
 }
 
-/// The next thing that a worker does. False: it waits.
+/// Does the worker's next action. False: it waits.
 pub fn work(split: &Split, state: &mut State, number: usize) -> bool {
     let is_late = state.workers[number].life == Life::Late;
     let mut at = At { split, state, number };
@@ -135,11 +134,11 @@ pub fn work(split: &Split, state: &mut State, number: usize) -> bool {
 
 fn one(at: &mut At) -> bool {
     match at.me().pc {
-        Pc::Idle => attach::begin(at),
+        Pc::Idle => take_over::begin(at),
         Pc::TakeTarget | Pc::TakeSource | Pc::Settle | Pc::SettleOpen | Pc::SettleRoutes | Pc::Adopt => {
-            attach::work(at)
+            take_over::work(at)
         }
-        Pc::RevertTake | Pc::RevertOpen | Pc::RevertRoutes => attach::revert(at),
+        Pc::RevertTake | Pc::RevertOpen | Pc::RevertRoutes => take_over::revert(at),
         Pc::Ready => cutover::ready(at),
         Pc::StepSnapshot | Pc::StepAnnounce | Pc::StepCommit | Pc::StepProgress | Pc::StepConsume => {
             step::work(at)
@@ -174,7 +173,7 @@ fn one(at: &mut At) -> bool {
     }
 }
 
-/// An ordinary step before anything else.
+/// Makes an ordinary step before anything else.
 pub fn steps(state: &mut State, number: usize) -> bool {
     let worker = &mut state.workers[number];
     if worker.pc != Pc::Ready {
@@ -184,21 +183,21 @@ pub fn steps(state: &mut State, number: usize) -> bool {
     true
 }
 
-/// Whether a deadline may end what it does.
+/// Whether a deadline may abort the worker's cutover.
 pub fn may_abort(worker: &Worker) -> bool {
     worker.life == Life::Works && Pc::Lock <= worker.pc && worker.pc <= Pc::Decide
 }
 
-/// Opened where it was fenced, given up, set back.
+/// The cutover is aborted: opened where it was fenced, given up, and reverted.
 pub fn abort(state: &mut State, number: usize) -> bool {
     let worker = &mut state.workers[number];
     worker.pc = if worker.pc > Pc::Fence { Pc::AbortReopen } else { Pc::AbortRelease };
     true
 }
 
-/// `cutover::watch`, one side at a time: what has been forgotten is told again.
+/// `cutover::watch`, one side at a time: restores the state that a shard has lost.
 pub fn tell_again(split: &Split, state: &mut State) -> bool {
-    // It is a piece of work of the same worker as all others, the reverse split's, too.
+    // This is work of the same worker as all other work, including that of the reverse split.
     if !matches!(state.workers[0].pc, Pc::Idle | Pc::Ready) && split.keeps(Rule::OneWorkerForBoth) {
         return false;
     }
@@ -209,7 +208,7 @@ pub fn tell_again(split: &Split, state: &mut State) -> bool {
             Some(master.leg - 1)
         }
         Phase::Completed => is_told.then_some(master.leg),
-        // Windows come back; the way there is not to be forgotten either, until this way's cutover.
+        // Windows are copied back. The first cutover's state is watched as well, until the reverse cutover.
         Phase::Tailing => {
             let watches = master.step == CutoverStep::None && split.keeps(Rule::WatchedUntilReversed);
             (master.leg > 0 && watches).then(|| master.leg - 1)

@@ -1,6 +1,6 @@
 //! Rollback: src/split/end/rollback.rs.
 
-use super::{At, attach};
+use super::{At, take_over};
 use crate::rules::Rule;
 use crate::state::{Give, Goal, Pc, Phase, Place, Take, WRITERS};
 
@@ -10,7 +10,7 @@ pub fn work(at: &mut At) -> bool {
     match at.me().pc {
         Pc::UndoLook => look(at),
         Pc::UndoLookBoth => {
-            // A session that is gone by now was ended by somebody who has taken the side over.
+            // A session that is gone by now was ended by another worker that has taken the side over.
             let has_target = at.me().target;
             let wants_target = !matches!(there.take, Take::Unused | Take::No);
             if wants_target && !has_target {
@@ -23,20 +23,20 @@ pub fn work(at: &mut At) -> bool {
             if at.me().source {
                 at.goes(Pc::UndoOpen)
             } else {
-                attach::takes_over(at, source, true, Pc::UndoOpen)
+                take_over::takes_over(at, source, true, Pc::UndoOpen)
             }
         }
         Pc::UndoOpen => {
             if here.give == Give::Moved {
                 return is_decided(at);
             }
-            if !attach::opens_source(at) {
+            if !take_over::opens_source(at) {
                 return at.fails();
             }
             at.goes(Pc::UndoRoutes)
         }
         Pc::UndoRoutes => {
-            attach::reopen_routes(at);
+            take_over::reopen_routes(at);
             at.goes(Pc::UndoSource)
         }
         Pc::UndoSource => {
@@ -53,7 +53,7 @@ pub fn work(at: &mut At) -> bool {
             at.goes(if is_taken { next } else { Pc::UndoTakeTarget })
         }
         Pc::UndoTakeTarget if matches!(there.take, Take::Unused | Take::No) => at.goes(Pc::UndoEnd),
-        Pc::UndoTakeTarget => attach::takes_over(at, target, false, Pc::UndoRows),
+        Pc::UndoTakeTarget => take_over::takes_over(at, target, false, Pc::UndoRows),
         Pc::UndoRows => {
             if !at.may_on_target() {
                 return at.fails();
@@ -79,20 +79,20 @@ pub fn work(at: &mut At) -> bool {
     }
 }
 
-/// A decision that a shard knows stands.
+/// A decision that a shard knows is kept.
 fn look(at: &mut At) -> bool {
     let target = at.target();
     let there = at.state.places[target];
     let source = at.source();
     if at.state.places[source].redirect && at.keeps(Rule::RollbackAdopts) {
-        return attach::is_not_installed(at);
+        return take_over::is_not_installed(at);
     }
     if at.keeps(Rule::RollbackTakesFirst) {
         if !at.me().target && !matches!(there.take, Take::Unused | Take::No) {
-            return attach::takes_over(at, target, false, Pc::UndoLookBoth);
+            return take_over::takes_over(at, target, false, Pc::UndoLookBoth);
         }
         if !at.me().source && at.state.places[source].give != Give::No {
-            return attach::takes_over(at, source, true, Pc::UndoLookBoth);
+            return take_over::takes_over(at, source, true, Pc::UndoLookBoth);
         }
     }
     if matches!(there.take, Take::Open | Take::Left) {

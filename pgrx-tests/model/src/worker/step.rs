@@ -15,20 +15,19 @@ pub fn work(at: &mut At) -> bool {
     }
 }
 
-/// Where a step of this kind ends.
+/// The end of such a step.
 fn end(at: &mut At) -> bool {
     let next = if at.me().completes { Pc::Complete } else { Pc::Ready };
     at.me().step = Step::default();
     at.goes(next)
 }
 
-/// S, the target's transaction, and what there is to be done: `observe_source`,
-/// `begin_target`, `compare`.
+/// S, the target's transaction, and the work of the step: `observe_source`, `begin_target`, `compare`.
 fn begin(at: &mut At) -> bool {
     match look(at) {
         None => at.fails(),
         Some(step) if step.window == 0 => end(at),
-        // What only the old source has would go.
+        // The rows that only the old source has would be deleted.
         Some(step) if step.window == u8::MAX && has_strays(at) => at.is_refused(),
         Some(step) if step.window == u8::MAX && !remembers(at) => forget(at),
         Some(step) => {
@@ -43,8 +42,8 @@ fn remembers(at: &mut At) -> bool {
     at.state.places[target].seen_timeline == NOTHING || !at.keeps(Rule::RestartRemembered)
 }
 
-/// The target remembers that nothing it holds counts, before the source counts the step that
-/// copies again: with that count they would agree.
+/// The target records that nothing it has counts, before the source counts the step that copies again. With
+/// that count the two would agree.
 fn forget(at: &mut At) -> bool {
     let target = at.target();
     at.state.places[target].seen_timeline = NOTHING;
@@ -52,10 +51,10 @@ fn forget(at: &mut At) -> bool {
     at.goes(Pc::StepSnapshot)
 }
 
-/// On a reverse split: changes that the old source took without its fence, and no window has taken.
+/// On a reverse split: whether the old source accepted changes without its fence that no window has taken.
 fn has_strays(at: &mut At) -> bool {
     let (source, target, leg) = (at.source(), at.target(), at.master().leg);
-    // The way there: the other way round.
+    // In the first direction, source and target are exchanged.
     let (to, from) = (at.state.places[source], at.state.places[target]);
     let was_set_back =
         to.steps > from.announced || to.steps < from.consumed || to.seen_timeline != from.timeline;
@@ -63,7 +62,7 @@ fn has_strays(at: &mut At) -> bool {
     leg > 0 && at.keeps(Rule::StrayStopsTheWayBack) && from.queue.iter().any(is_stray)
 }
 
-/// Where a step's commits begin.
+/// The first of a step's commits.
 pub fn first_of(at: &At, announce: Pc, commit: Pc, consume: Pc) -> Pc {
     if !at.keeps(Rule::ConsumedAfterCommit) {
         consume
@@ -78,7 +77,7 @@ fn first(at: &At) -> Pc {
     first_of(at, Pc::StepAnnounce, Pc::StepCommit, Pc::StepConsume)
 }
 
-/// None: it has no session, or was replaced.
+/// Returns `None` if the worker has no session, or was replaced.
 pub fn look(at: &mut At) -> Option<Step> {
     if !at.me().source || !at.may_on_target() {
         return None;
@@ -102,7 +101,7 @@ pub fn look(at: &mut At) -> Option<Step> {
     })
 }
 
-/// The rows whose entries S sees and the snapshot before did not.
+/// Returns the rows whose entries S sees, and the previous snapshot did not.
 fn window(at: &At, here: &Place, there: &Place, seen: u8) -> u8 {
     let newest = 7_u8.saturating_sub(there.seen.leading_zeros() as u8);
     let is_new = |xid: u8| {
@@ -118,7 +117,7 @@ fn window(at: &At, here: &Place, there: &Place, seen: u8) -> u8 {
         .fold(0, |rows, writer| rows | rows_of(1 << writer))
 }
 
-/// `make_durable`: the source counts the step, durably.
+/// `send_announcement`: the source counts the step, durably.
 pub fn announce(at: &mut At, decides: bool, next: Pc, consume: Pc) -> bool {
     if !at.may_on_source() {
         return at.fails();
@@ -136,7 +135,7 @@ pub fn announce(at: &mut At, decides: bool, next: Pc, consume: Pc) -> bool {
     at.goes(next)
 }
 
-/// Rows and progress, in one commit on the target.
+/// Commits rows and progress together on the target.
 pub fn commit(at: &mut At, announce: Pc, progress: Pc, consume: Pc) -> bool {
     if !at.me().target {
         return at.fails();
@@ -158,7 +157,7 @@ pub fn commit(at: &mut At, announce: Pc, progress: Pc, consume: Pc) -> bool {
     at.goes(next)
 }
 
-/// The rows, where the progress has gone before them.
+/// Commits the rows, if the progress was committed before them.
 pub fn late_rows(at: &mut At, consume: Pc) -> bool {
     if !at.me().target {
         return at.fails();
@@ -170,7 +169,7 @@ pub fn late_rows(at: &mut At, consume: Pc) -> bool {
     at.goes(consume)
 }
 
-/// The window leaves the queue: `window::consume`.
+/// Removes the window from the queue: `window::consume`.
 fn consume(at: &mut At, _: Pc) -> bool {
     if at.keeps(Rule::ConsumedAfterCommit) {
         return consumes(at) && end(at) || at.fails();

@@ -8,7 +8,7 @@ use crate::remote::{Connection, FOR_EVER};
 use crate::split::blocks::LeafRows;
 use crate::split::end::proof::Prover;
 use crate::split::engine::session_pair::ask_each;
-use crate::split::verify::rows;
+use crate::split::verify::{row_slices, rows};
 use std::time::Duration;
 
 /// A session that deletes a batch, and what has to show its rows on the other side; no prover if nothing has to. The
@@ -77,9 +77,8 @@ fn bring(pairs: &mut [ProofPair<'_, '_>], batches: &[LeafRows<'_>]) -> Result<Ve
         let piece = rows::keys_from_source(table, *batch, !prover.accepts);
         Lane { source, target: prover.target, pieces: vec![piece] }
     });
-    let copied = pipe::parallel(lanes.collect());
-    let copied = copied.map_err(|failed| rows::without_values(failed.error, table))?;
-    Ok(copied.iter().map(|pieces| pieces.iter().map(|piece| piece.rows).sum()).collect())
+    let copied = row_slices::counts(pipe::parallel(lanes.collect()));
+    Ok(copied.map_err(|error| rows::without_values(error, table))?)
 }
 
 /// Asks the target a question in each session, if there is one for it.

@@ -13,6 +13,7 @@ use crate::catalog::split::{Plan, PlannedTable};
 use crate::remote::Connection;
 use crate::remote::quote::ident;
 use crate::split::finding::Finding;
+use crate::split::table::computed;
 use std::collections::{BTreeMap, BTreeSet};
 
 const CONSTRAINTS: &str = include_str!("../../../../sql/check/constraints.sql");
@@ -101,9 +102,7 @@ fn computed<'a>(
     from: &TableShape,
     columns: &'a BTreeSet<String>,
 ) -> Option<&'a String> {
-    columns
-        .iter()
-        .find(|column| from.column(column).is_none() || policy.maps.iter().any(|map| map.column == **column))
+    columns.iter().find(|column| from.column(column).is_none() || computed::is_own(policy, column))
 }
 
 /// Whether two constraints have the same meaning.
@@ -162,8 +161,7 @@ fn is_same(
 }
 
 fn promises(side: &mut ObservedSide) -> Result<Vec<RowPromise>> {
-    let lists = side.names.lists();
-    let rows = catalogs::ask(&mut side.session, CONSTRAINTS, &[Some(&lists[0]), Some(&lists[1])])?;
+    let rows = catalogs::ask(&mut side.session, CONSTRAINTS, &catalogs::given(&side.names.lists()))?;
     Ok(rows
         .rows
         .into_iter()
@@ -197,9 +195,11 @@ fn generated(plan: &Plan, source: &mut ObservedSide, target: &mut ObservedSide) 
         ) else {
             continue;
         };
-        let is_mapped = policy.maps.iter().any(|map| map.column == column);
         let is_generated = from.column(&column).is_some_and(|column| column.generated.is_some());
-        if is_mapped || !is_generated || here.get(&(position, column.clone())) == Some(&made_of) {
+        if computed::is_own(policy, &column)
+            || !is_generated
+            || here.get(&(position, column.clone())) == Some(&made_of)
+        {
             continue;
         }
         let detail =
@@ -213,8 +213,7 @@ fn generated(plan: &Plan, source: &mut ObservedSide, target: &mut ObservedSide) 
 
 /// Returns what the generated columns of a side are made of, by table and name.
 fn functions(side: &mut ObservedSide) -> Result<BTreeMap<(usize, String), String>> {
-    let lists = side.names.lists();
-    let rows = catalogs::ask(&mut side.session, GENERATED, &[Some(&lists[0]), Some(&lists[1])])?;
+    let rows = catalogs::ask(&mut side.session, GENERATED, &catalogs::given(&side.names.lists()))?;
     let known = |row: &Vec<Option<String>>| {
         let [Some(position), Some(column), Some(made_of)] = row.as_slice() else { return None };
         Some(((position.parse().ok()?, column.clone()), made_of.clone()))
@@ -225,8 +224,7 @@ fn functions(side: &mut ObservedSide) -> Result<BTreeMap<(usize, String), String
 /// Checks domains. Both sides have the same ones, or `columns` reports it; but the source may have values from before
 /// a constraint.
 fn domains(plan: &Plan, source: &mut ObservedSide) -> Result<Vec<Finding>> {
-    let lists = source.names.lists();
-    let rows = catalogs::ask(&mut source.session, DOMAINS, &[Some(&lists[0]), Some(&lists[1])])?;
+    let rows = catalogs::ask(&mut source.session, DOMAINS, &catalogs::given(&source.names.lists()))?;
     let mut findings = Vec::new();
     for row in &rows.rows {
         let [Some(position), Some(column), Some(domain), Some(name)] = row.as_slice() else { continue };
@@ -234,7 +232,7 @@ fn domains(plan: &Plan, source: &mut ObservedSide) -> Result<Vec<Finding>> {
             continue;
         };
         // The column is computed, or left out.
-        if policy.maps.iter().any(|map| map.column == *column) {
+        if computed::is_own(policy, column) {
             continue;
         }
         let detail = format!(

@@ -50,9 +50,9 @@ pub fn is_called(plan: &Plan, source: &Observation, called: &Called) -> bool {
 }
 
 pub fn find(plan: &Plan, side: Side, connection: &mut Connection) -> Result<Vec<Called>> {
-    let lists = TableNames::of(plan, side).lists();
+    let [schemas, names] = TableNames::of(plan, side).lists();
     let is_target = (side == Side::Target).to_string();
-    let rows = catalogs::ask(connection, FUNCTIONS, &[Some(&lists[0]), Some(&lists[1]), Some(&is_target)])?;
+    let rows = catalogs::ask(connection, FUNCTIONS, &catalogs::given(&[schemas, names, is_target]))?;
     let mut found = Vec::new();
     for row in &rows.rows {
         let [Some(position), Some(what), Some(function), default_of, to_try, Some(is_shown)] = row.as_slice()

@@ -1,14 +1,14 @@
 //! Columns that name large objects: known by a trigger of the extension `lo`, by their type, or by their values.
 
 use crate::agent::catalogs;
-use crate::agent::error::{Result, SplitError};
+use crate::agent::error::Result;
 use crate::agent::session::Side;
 use crate::agent::shape::{Column, TableShape};
 use crate::agent::table_names::TableNames;
 use crate::catalog::split::{Plan, PlannedTable};
 use crate::guc;
-use crate::remote::Connection;
 use crate::remote::quote::{array_of, ident};
+use crate::remote::{Connection, number};
 use std::collections::{BTreeMap, BTreeSet};
 
 const LARGE_OBJECTS: &str = include_str!("../../../../sql/check/large_objects.sql");
@@ -67,7 +67,7 @@ impl LargeObjects {
 
 pub fn find(plan: &Plan, source: &mut Connection, moving: &[MovingTable<'_>]) -> Result<LargeObjects> {
     let lists = TableNames::of(plan, Side::Source).lists();
-    let rows = catalogs::ask(source, LARGE_OBJECTS, &[Some(&lists[0]), Some(&lists[1])])?;
+    let rows = catalogs::ask(source, LARGE_OBJECTS, &catalogs::given(&lists))?;
     let mut large = LargeObjects { managed: BTreeSet::new(), has_any: false, sampled: BTreeMap::new() };
     for row in &rows.rows {
         match row.as_slice() {
@@ -92,11 +92,8 @@ fn sampled(
 ) -> Result<BTreeMap<(usize, String), usize>> {
     let oids = array_of(moving.iter().map(|table| table.shape.oid.as_deref()));
     let rows = catalogs::ask(source, COLUMNS, &[Some(&oids)])?;
-    let could = |row: Vec<Option<String>>| {
-        let [position, column] = <[_; 2]>::try_from(row).ok()?;
-        Some((position?.parse::<usize>().ok()?.checked_sub(1)?, column?))
-    };
-    let could: BTreeSet<(usize, String)> = rows.rows.into_iter().filter_map(could).collect();
+    let could = rows.pairs().filter_map(|(position, column)| Some((number::index(&position)?, column)));
+    let could: BTreeSet<(usize, String)> = could.collect();
     let mut found = BTreeMap::new();
     for (position, table) in moving.iter().enumerate() {
         let is_one = |column: &&&Column| {
@@ -121,25 +118,18 @@ fn look(
         return Ok(Vec::new());
     };
     let (functions, predicate) = plan.scope.dry_predicate(by, "t");
-    let limit = guc::remote_timeout().as_millis() / 5;
     let names: Vec<String> = columns.iter().map(|column| format!("t.{}", ident(&column.name))).collect();
     let counts: Vec<String> = columns.iter().map(|column| all_are_named(&ident(&column.name))).collect();
     let query = format!(
-        "{functions}; SET LOCAL statement_timeout = '{limit}ms';
-         SELECT {} FROM (SELECT {} FROM {} t WHERE {predicate} LIMIT {SAMPLE}) s",
+        "SELECT {} FROM (SELECT {} FROM {} t WHERE {predicate} LIMIT {SAMPLE}) s",
         counts.join(", "),
         names.join(", "),
         table.shape.name
     );
-    match source.undone(|source| source.run(&query).map_err(SplitError::from)) {
-        Ok(rows) => {
-            let row = rows.rows.into_iter().next().unwrap_or_default();
-            Ok(row.into_iter().map(|cell| cell.and_then(|n| n.parse().ok()).unwrap_or(0)).collect())
-        }
-        // Rows of the scope that are not found in time are not read.
-        Err(SplitError::Remote(error)) if error.is("57014") => Ok(Vec::new()),
-        Err(error) => Err(error),
-    }
+    // Rows of the scope that are not found in time are not read.
+    let found = source.undone_within(guc::remote_timeout() / 5, &functions, &query)?;
+    let row = found.and_then(|found| found.rows.into_iter().next()).unwrap_or_default();
+    Ok(row.into_iter().map(|cell| cell.and_then(|n| n.parse().ok()).unwrap_or(0)).collect())
 }
 
 /// Returns SQL for the number of values of the column, if each is the number of a large object.
@@ -166,21 +156,16 @@ fn count(
 ) -> Result<NamedObjects> {
     let Some(by) = shape.column(&policy.shard_by) else { return Ok(NamedObjects::None) };
     let (functions, predicate) = plan.scope.dry_predicate(by, "t");
-    let limit = guc::remote_timeout().as_millis() * 4 / 5;
     let query = format!(
-        "{functions}; SET LOCAL statement_timeout = '{limit}ms';
-         SELECT pg_catalog.count(*) FROM pg_catalog.pg_largeobject_metadata m
+        "SELECT pg_catalog.count(*) FROM pg_catalog.pg_largeobject_metadata m
           WHERE m.oid IN (SELECT t.{}::pg_catalog.oid FROM {} t WHERE {predicate})",
         ident(&column.name),
         shape.name
     );
-    let counted = source.undone(|source| source.run(&query).map_err(SplitError::from));
-    match counted {
-        Ok(rows) => Ok(match rows.scalar().and_then(|number| number.parse().ok()) {
-            None | Some(0) => NamedObjects::None,
-            Some(number) => NamedObjects::Some(number),
-        }),
-        Err(SplitError::Remote(error)) if error.is("57014") => Ok(NamedObjects::Uncounted),
-        Err(error) => Err(error),
-    }
+    let counted = source.undone_within(guc::remote_timeout() * 4 / 5, &functions, &query)?;
+    let Some(counted) = counted else { return Ok(NamedObjects::Uncounted) };
+    Ok(match counted.scalar().and_then(|number| number.parse().ok()) {
+        None | Some(0) => NamedObjects::None,
+        Some(number) => NamedObjects::Some(number),
+    })
 }

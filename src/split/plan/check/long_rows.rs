@@ -3,7 +3,7 @@
 //! values, and takes a few seconds.
 
 use crate::agent::catalogs;
-use crate::agent::error::{Result, SplitError};
+use crate::agent::error::Result;
 use crate::agent::session::Side;
 use crate::agent::shape::Column;
 use crate::agent::table_names::TableNames;
@@ -47,13 +47,12 @@ pub fn check(plan: &Plan, source: &mut Connection, target: &mut Connection) -> R
 /// Returns tables that may have such a row.
 fn candidates(plan: &Plan, source: &mut Connection, limit: u64) -> Result<Vec<usize>> {
     let lists = TableNames::of(plan, Side::Source).lists();
-    let rows = catalogs::ask(source, TOASTED, &[Some(&lists[0]), Some(&lists[1])])?;
-    let may = |row: &Vec<Option<String>>| {
-        let [Some(position), Some(bytes)] = row.as_slice() else { return None };
+    let rows = catalogs::ask(source, TOASTED, &catalogs::given(&lists))?;
+    let may = |(position, bytes): (String, String)| {
         let bytes: u64 = bytes.parse().ok()?;
         position.parse().ok().filter(|_| bytes.saturating_mul(COMPRESSED) > limit)
     };
-    Ok(rows.rows.iter().filter_map(may).collect())
+    Ok(rows.pairs().filter_map(may).collect())
 }
 
 /// Returns the bytes of the longest row of the scope, or None if finding it took too long.
@@ -70,16 +69,12 @@ fn longest(plan: &Plan, source: &mut Connection, table: &SplitTable, limit: u64)
         .map(|column| size(column, table.is_binary(), limit))
         .collect();
     let query = format!(
-        "{functions}; SET LOCAL statement_timeout = '{}ms'; SELECT pg_catalog.max({}) FROM {} t WHERE {predicate}",
-        EACH.as_millis(),
+        "SELECT pg_catalog.max({}) FROM {} t WHERE {predicate}",
         sizes.join(" + "),
         table.source.name
     );
-    match source.undone(|source| source.run(&query).map_err(SplitError::from)) {
-        Ok(rows) => Ok(rows.scalar().and_then(|bytes| bytes.parse().ok())),
-        Err(SplitError::Remote(error)) if error.is("57014") => Ok(None),
-        Err(error) => Err(error),
-    }
+    let found = source.undone_within(EACH, &functions, &query)?;
+    Ok(found.and_then(|found| found.scalar()?.parse().ok()))
 }
 
 /// Returns SQL for the bytes of a value in a COPY. A text's length is known without reading it; values of other types

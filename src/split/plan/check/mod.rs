@@ -75,8 +75,8 @@ pub fn report(plan: &Plan, state: &SplitState, identity: &str) -> (String, Vec<F
         && state.goal == Goal::RolledBack
         && let Err(failure) = in_one(|| refusals::again(plan))
     {
-        let found = Finding::new("plan", false, failure.message, &failure.hint.unwrap_or_default());
-        return ("not ready, 1 finding: the shards were not asked".to_owned(), vec![found]);
+        let found = vec![Finding::of_failure("plan", failure)];
+        return ("not ready, 1 finding: the shards were not asked".to_owned(), found);
     }
     let mut outlook = None;
     let mut findings = look_at(plan, identity, |source, target| {
@@ -265,18 +265,12 @@ fn side(plan: &Plan, side: Side, identity: &str, findings: &mut Vec<Finding>) ->
 }
 
 fn look(plan: &Plan, side: Side, identity: &str, findings: &mut Vec<Finding>) -> Result<LookedSide> {
-    let shard = match side {
-        Side::Source => &plan.source,
-        Side::Target => &plan.target,
-    };
+    let shard = side.shard(plan);
     let mut connection = session::open(shard, &format!("split {} check", plan.id))?;
     master::check(&mut connection, identity)?;
     let label = |name: &str| format!("{}: {name}", side.as_str());
     match decisions::require_known(&mut connection, shard) {
-        Err(SplitError::Failed(lost)) => {
-            let hint = lost.hint.unwrap_or_default();
-            findings.push(Finding::new(&label("decisions"), false, lost.message, &hint));
-        }
+        Err(SplitError::Failed(lost)) => findings.push(Finding::of_failure(&label("decisions"), lost)),
         known => known?,
     }
     findings.push(Finding::new(&label("connection"), true, format!("shard \"{}\"", shard.shard_key), ""));
@@ -357,11 +351,9 @@ fn in_the_way(
     side: Side,
     connection: &mut Connection,
 ) -> std::result::Result<Rows, RemoteError> {
-    let columns: Vec<String> = plan.tables.iter().map(|t| t.shard_by.clone()).collect();
-    let lists = TableNames::of(plan, side).lists_with(&columns);
+    let [schemas, names, columns] = TableNames::keyed_lists(plan, side);
     let is_target = (side == Side::Target).to_string();
-    let lists = [Some(lists[0].as_str()), Some(&lists[1]), Some(&lists[2]), Some(&is_target)];
-    catalogs::ask(connection, TABLES, &lists)
+    catalogs::ask(connection, TABLES, &catalogs::given(&[schemas, names, columns, is_target]))
 }
 
 /// Finds tables in no keyspace. A table that references one of the keyspace directly has a finding of its own,
@@ -452,12 +444,6 @@ fn foreign_keys(
     match references::check::run(plan, source, target) {
         Ok(found) => findings.extend(found),
         Err(_) if findings.iter().any(|finding| !finding.ok) => {}
-        Err(error) => {
-            let transient = error.is_transient();
-            let failure = error.into_failure();
-            let found =
-                Finding::new("foreign keys", false, failure.message, &failure.hint.unwrap_or_default());
-            findings.push(Finding { transient, ..found });
-        }
+        Err(error) => findings.push(Finding::of_error("foreign keys", error)),
     }
 }

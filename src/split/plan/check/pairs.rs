@@ -31,8 +31,7 @@ pub fn compare(plan: &Plan, source: &ObservedSide, target: &ObservedSide, findin
 
 /// Returns every difference with whether it is accepted.
 fn columns(policy: &PlannedTable, from: &TableShape, to: &TableShape) -> Vec<Finding> {
-    let fixed: Vec<&str> = to.key().iter().map(String::as_str).chain([policy.shard_by.as_str()]).collect();
-    let differences = columns::pair(from, to, &policy.maps, &fixed).differences;
+    let differences = columns::pair(from, to, &policy.maps, &columns::fixed(to, policy)).differences;
     if differences.is_empty() {
         return vec![Finding::new("same columns", true, from.name.clone(), "")];
     }

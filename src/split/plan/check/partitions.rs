@@ -117,7 +117,7 @@ fn homeless(
 
 fn leaves(plan: &Plan, connection: &mut Connection, side: Side) -> Result<Vec<FilledPartition>> {
     let lists = TableNames::of(plan, side).lists();
-    let rows = catalogs::ask(connection, PARTITIONS, &[Some(&lists[0]), Some(&lists[1])])?;
+    let rows = catalogs::ask(connection, PARTITIONS, &catalogs::given(&lists))?;
     let leaf = |row: &Vec<Option<String>>| {
         let cell = |n: usize| row.get(n).cloned().flatten();
         Some(FilledPartition {

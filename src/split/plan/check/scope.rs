@@ -27,8 +27,7 @@ pub fn check(
     let installed = side::installed(connection, plan, side)?;
     if installed == Installed::Foreign {
         let failure = side::foreign(connection.shard(), plan);
-        let hint = failure.hint.unwrap_or_default();
-        findings.push(Finding::new(&label("number of the split"), false, failure.message, &hint));
+        findings.push(Finding::of_failure(&label("number of the split"), failure));
     }
     let (lines, is_text) = columns(plan, observation, &label("shard-by columns"));
     let keys = match plan.scope.keys() {

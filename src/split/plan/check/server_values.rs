@@ -9,8 +9,8 @@ use crate::agent::observed_side::ObservedSide;
 use crate::agent::shape::{Column, Observation, TableShape};
 use crate::catalog::split::{Plan, PlannedTable};
 use crate::clean;
-use crate::remote::Connection;
 use crate::remote::quote::{array_of, ident_as_needed};
+use crate::remote::{Connection, number};
 use crate::split::finding::Finding;
 use crate::split::remark::Remark;
 use crate::split::table::columns::{self, ColumnSource};
@@ -80,8 +80,7 @@ fn filled_by_functions(
     let mut found: BTreeMap<(usize, Option<String>), Vec<String>> = BTreeMap::new();
     for row in rows.rows {
         let [Some(position), column, Some(what)] = row.as_slice() else { continue };
-        // The server counts from 1.
-        let Some(position) = position.parse::<usize>().ok().and_then(|n| n.checked_sub(1)) else { continue };
+        let Some(position) = number::index(position) else { continue };
         let Some(table) = moving.get(position) else { continue };
         let moves = |name: &String| table.columns.iter().any(|column| column.name == *name);
         let is_told = |name: &String| told.contains(&(position, name.clone()));

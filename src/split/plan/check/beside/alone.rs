@@ -6,6 +6,7 @@ use super::lacks::is_missing;
 use super::pair::TablePair;
 use crate::split::finding::Finding;
 use crate::split::sequences::plainly_filled;
+use crate::split::table::computed;
 use std::collections::BTreeSet;
 
 /// What every statement of a client is affected by, if only the target has it.
@@ -87,9 +88,10 @@ pub fn others(pair: &TablePair<'_>, given: &[Fact], there: &[Fact]) -> Vec<Strin
     let met = met.filter(|fact| fact.is(&MET) && !pair.is_other(&fact.columns) && is_missing(fact, given));
     alone.extend(met.map(Fact::text));
     alone.extend(columns::defaults_alone(pair, given, there));
-    let is_mapped = |name: &str| pair.policy.maps.iter().any(|map| map.column == name);
     let generated = pair.to.columns().iter().filter(|column| {
-        column.generated.is_some() && pair.from.column(&column.name).is_none() && !is_mapped(&column.name)
+        column.generated.is_some()
+            && pair.from.column(&column.name).is_none()
+            && !computed::is_own(pair.policy, &column.name)
     });
     alone.extend(generated.map(|column| format!("generated column \"{}\"", column.name)));
     alone

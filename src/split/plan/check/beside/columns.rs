@@ -3,6 +3,7 @@
 use super::fact::Fact;
 use super::pair::TablePair;
 use crate::agent::shape::Column;
+use crate::split::table::computed;
 
 /// An identity that accepts no value of a client; otherwise it draws values like others.
 const ALWAYS: &str = "ALWAYS";
@@ -125,9 +126,9 @@ fn bare(name: Option<&str>) -> Option<&str> {
 /// Whether a statement without column names gives values to other columns than on the source. Additional columns at
 /// the target's end are not reached by such a statement.
 fn is_in_another_order(pair: &TablePair<'_>) -> bool {
-    let is_mapped = |name: &str| pair.policy.maps.iter().any(|map| map.column == name);
     let names = |columns: &'_ [Column]| -> Vec<String> {
-        columns.iter().map(|column| column.name.clone()).filter(|name| !is_mapped(name)).collect()
+        let names = columns.iter().map(|column| column.name.clone());
+        names.filter(|name| !computed::is_own(pair.policy, name)).collect()
     };
     let mut here = names(pair.from.columns());
     here.retain(|name| pair.to.column(name).is_some());

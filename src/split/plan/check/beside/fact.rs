@@ -57,7 +57,7 @@ impl ComparedIndex {
 }
 
 pub fn of(session: &mut Connection, lists: &[String; 2]) -> Result<Vec<Fact>> {
-    let rows = catalogs::ask(session, BESIDE_COLUMNS, &[Some(&lists[0]), Some(&lists[1])])?;
+    let rows = catalogs::ask(session, BESIDE_COLUMNS, &catalogs::given(lists))?;
     let is_brief = session.server_version() >= BRIEF;
     let read = |row: &Vec<Option<String>>| -> Option<Fact> {
         let [position, kind, name, says, columns, index, is_held, schema] = row.as_slice() else {

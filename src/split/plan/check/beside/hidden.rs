@@ -31,11 +31,6 @@ pub fn check(plan: &Plan, source: &mut ObservedSide, target: &mut ObservedSide) 
 }
 
 fn find(side: &mut ObservedSide) -> Result<Hiding> {
-    let lists = side.names.lists();
-    let rows = catalogs::ask(&mut side.session, HIDING, &[Some(&lists[0]), Some(&lists[1])])?.rows;
-    let one = |row: Vec<Option<String>>| match <[_; 2]>::try_from(row).ok()? {
-        [Some(position), Some(text)] => Some((position.parse().ok()?, text)),
-        [None | Some(_), _] => None,
-    };
-    Ok(rows.into_iter().filter_map(one).collect())
+    let hiding = catalogs::ask(&mut side.session, HIDING, &catalogs::given(&side.names.lists()))?;
+    Ok(hiding.pairs().filter_map(|(position, text)| Some((position.parse().ok()?, text))).collect())
 }

@@ -12,10 +12,11 @@ use crate::agent::table_names::TableNames;
 use crate::catalog::shard::{self, Shard};
 use crate::catalog::split::Plan;
 use crate::remote::Connection;
-use crate::remote::quote::{ident_as_needed, literal, text_array};
+use crate::remote::quote::{literal, qualified_as_needed, text_array};
 use crate::server::txn::in_one;
 use crate::split::finding::Finding;
 use crate::split::remark::Remark;
+use crate::split::sequences::Places;
 use crate::split::sequences::named_rows::{self, Why};
 use crate::words::some_of;
 use std::collections::{BTreeMap, BTreeSet};
@@ -152,8 +153,7 @@ fn stale(plan: &Plan, here: &NamedRelations) -> Option<Finding> {
 }
 
 fn there_of(plan: &Plan, (schema, name): &RelationName) -> RelationName {
-    let is_own = *schema == plan.source.namespace;
-    (if is_own { plan.target.namespace.clone() } else { schema.clone() }, name.clone())
+    (Places::of(plan).there(schema), name.clone())
 }
 
 /// Returns relations of which only the target has rows: they are read like those that have rows on the source, with
@@ -180,7 +180,7 @@ fn filled<'a>(
 }
 
 fn name((schema, name): &RelationName) -> String {
-    format!("{}.{}", ident_as_needed(schema), ident_as_needed(name))
+    qualified_as_needed(schema, name)
 }
 
 fn finding(plan: &Plan, at: &RelationName, why: &str, remark: Remark, text: &str) -> Finding {
@@ -211,8 +211,8 @@ fn find(side: &mut ObservedSide, shard: &Shard, words: &BTreeSet<String>) -> Res
     let of_others = text_array(&in_one(|| shard::schemas_of_others(shard)));
     let words: Vec<String> = words.iter().cloned().collect();
     let words = text_array(&words);
-    let lists = [&lists[0], &lists[1], &words, &of_others].map(|list| Some(list.as_str()));
-    let rows = catalogs::ask(session, NAMED_TABLES, &lists)?.rows;
+    let lists = [&lists[0], &lists[1], &words, &of_others];
+    let rows = catalogs::ask(session, NAMED_TABLES, &catalogs::given(&lists))?.rows;
     let version = session.server_version();
     let one = |row: Vec<Option<String>>| {
         let [schema, name, kind, shows, is_empty, is_named, is_shown] = <[_; 7]>::try_from(row).ok()?;

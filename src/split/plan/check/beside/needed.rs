@@ -47,8 +47,12 @@ pub fn check(
     let here = of(source, &plan.source.namespace, functions)?;
     let there = of(target, &plan.target.namespace, functions)?;
     let mut findings = Vec::new();
-    let remark =
-        |object: &str, detail: String| Finding::remark_of(plan.reverse_of, Remark::Lacking, object, detail);
+    let remark = |difference: NeedDifference<'_>, use_of: &str| {
+        let object = difference.object.text();
+        let what = if difference.is_missing { "missing" } else { "different" };
+        let detail = format!("{object}, which {use_of}, is {what} on the target");
+        Finding::remark_of(plan.reverse_of, Remark::Lacking, &object, detail)
+    };
     // Types of columns are compared with the columns.
     let columns = || source.observation.tables.iter().flat_map(TableShape::columns);
     let is_of_column = |object: &Object| {
@@ -59,16 +63,8 @@ pub fn check(
                     .any(|name| is_name_of(name.trim_end_matches("[]"), &object.name))
             })
     };
-    for difference in differences(&here, &there, &USED).filter(|difference| !is_of_column(difference.object))
-    {
-        let object = difference.object.text();
-        let detail = if difference.is_missing {
-            format!("{object}, which the tables or views over them use, is missing on the target")
-        } else {
-            format!("{object}, which the tables or views over them use, is different on the target")
-        };
-        findings.push(remark(&object, detail));
-    }
+    let used = differences(&here, &there, &USED).filter(|difference| !is_of_column(difference.object));
+    findings.extend(used.map(|difference| remark(difference, "the tables or views over them use")));
     findings.extend(extensions(plan, &mut source.session, &mut target.session)?);
     let lacking = Remark::Lacking.check_name();
     let named: Vec<&str> = known
@@ -77,16 +73,9 @@ pub fn check(
         .filter_map(|found| found.object.as_deref())
         .collect();
     let is_named = |object: &Object| named.iter().any(|named| is_name_of(named, &object.name));
-    for difference in differences(&here, &there, &FUNCTIONS).filter(|difference| !is_named(difference.object))
-    {
-        let object = difference.object.text();
-        let what =
-            if difference.is_missing { "is missing on the target" } else { "is different on the target" };
-        findings.push(remark(
-            &object,
-            format!("{object}, which clients may call, or views over the tables, {what}"),
-        ));
-    }
+    let called = differences(&here, &there, &FUNCTIONS).filter(|difference| !is_named(difference.object));
+    findings
+        .extend(called.map(|difference| remark(difference, "clients may call, or views over the tables")));
     Ok(findings)
 }
 

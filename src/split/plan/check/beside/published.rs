@@ -45,12 +45,7 @@ pub fn of_source_alone(
 
 fn by_name(side: &mut ObservedSide) -> Result<BTreeSet<(String, String)>> {
     let lists = side.names.lists();
-    let rows = catalogs::ask(&mut side.session, BY_NAME, &[Some(&lists[0]), Some(&lists[1])])?.rows;
-    let one = |row: Vec<Option<String>>| match <[_; 2]>::try_from(row).ok()? {
-        [Some(at), Some(name)] => Some((at, name)),
-        [None | Some(_), _] => None,
-    };
-    Ok(rows.into_iter().filter_map(one).collect())
+    Ok(catalogs::ask(&mut side.session, BY_NAME, &catalogs::given(&lists))?.pairs().collect())
 }
 
 pub fn check(side: Side, observed: &mut ObservedSide) -> Result<Vec<Finding>> {

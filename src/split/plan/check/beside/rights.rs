@@ -10,6 +10,7 @@ use crate::agent::table_names::TableNames;
 use crate::catalog::split::Plan;
 use crate::remote::quote::{array_of, ident_as_needed, text_array};
 use crate::remote::{Connection, RemoteError};
+use crate::split::sequences::Places;
 use std::collections::{BTreeMap, BTreeSet};
 
 const GRANTED: &str = include_str!("../../../../../sql/check/granted.sql");
@@ -92,9 +93,8 @@ pub fn of_places(
     tables: &[(String, String)],
 ) -> Result<Vec<((String, String), String)>> {
     let here: TableNames = tables.iter().cloned().collect();
-    let (own, other) = (&plan.source.namespace, &plan.target.namespace);
-    let schemas = here.schemas.iter().map(|schema| if schema == own { other } else { schema }.clone());
-    let there = TableNames { schemas: schemas.collect(), names: here.names.clone() };
+    let schemas = here.schemas.iter().map(|schema| Places::of(plan).there(schema)).collect();
+    let there = TableNames { schemas, names: here.names.clone() };
     let rights = granted(source, &here)?.rights;
     let wanted: Vec<RoleRight> = rights.into_iter().filter(|right| right.position.is_some()).collect();
     Ok(lacking(target, &wanted, &there)?
@@ -115,14 +115,14 @@ pub fn of_used(
     let words: Vec<String> = used.words.iter().cloned().collect();
     let lists = [text_array(&schemas), text_array(&names), text_array(&words)];
     let given = source.names.lists();
-    let lists = [&given[0], &given[1], &lists[0], &lists[1], &lists[2]].map(|list| Some(list.as_str()));
+    let lists = [&given[0], &given[1], &lists[0], &lists[1], &lists[2]];
     let [from, into] = [&plan.source.namespace, &plan.target.namespace].map(|name| ident_as_needed(name));
     let right = |row: Vec<Option<String>>| -> Option<RoleRight> {
         let [role, right, of] = <[_; 3]>::try_from(row).ok()?;
         let of = of.map(|of| if of == from { into.clone() } else { in_schema(&of, &from, &into) });
         Some(RoleRight { position: None, role: role?, right: right?, of })
     };
-    let rows = catalogs::ask(&mut source.session, USED, &lists)?.rows;
+    let rows = catalogs::ask(&mut source.session, USED, &catalogs::given(&lists))?.rows;
     let wanted: Vec<RoleRight> = rows.into_iter().filter_map(right).collect();
     let missing = unmet(target, &wanted, &TableNames::default())?.into_iter().filter(|(_, is_role)| *is_role);
     Ok(missing.map(|(right, _)| (text(right), right.role.clone())).collect())
@@ -166,12 +166,12 @@ fn unmet<'a>(
         of(|right| Some(&right.right)),
         of(|right| right.of.as_deref()),
     ];
-    let lists: Vec<Option<&str>> = lists.iter().map(|list| Some(list.as_str())).collect();
     let right = |row: Vec<Option<String>>| match row.as_slice() {
         [Some(number), Some(is_role)] => Some((wanted.get(number.parse::<usize>().ok()?)?, is_role == "t")),
         [..] => None,
     };
-    Ok(catalogs::ask(target, LACKING, &lists)?.rows.into_iter().filter_map(right).collect())
+    let rows = catalogs::ask(target, LACKING, &catalogs::given(&lists))?.rows;
+    Ok(rows.into_iter().filter_map(right).collect())
 }
 
 fn text(RoleRight { right, of, .. }: &RoleRight) -> String {
@@ -199,8 +199,7 @@ fn in_schemas(rights: Vec<RoleRight>, from: &[String], into: &[String]) -> Vec<R
 }
 
 fn granted(session: &mut Connection, tables: &TableNames) -> Result<Granted> {
-    let lists = tables.lists();
-    let rows = catalogs::ask(session, GRANTED, &[Some(&lists[0]), Some(&lists[1])])?;
+    let rows = catalogs::ask(session, GRANTED, &catalogs::given(&tables.lists()))?;
     let mut granted = Granted::default();
     let mut read = |row: &Vec<Option<String>>| -> Option<()> {
         let [position, Some(role), Some(right), of, value] = row.as_slice() else { return None };

@@ -63,13 +63,8 @@ pub fn read(
     let functions = [text_array(&schemas), text_array(&names)];
     let values = |side: &mut ObservedSide| -> Result<BTreeMap<String, String>> {
         let lists = side.names.lists();
-        let lists = [&lists[0], &lists[1], &functions[0], &functions[1]].map(|list| Some(list.as_str()));
-        let rows = catalogs::ask(&mut side.session, SETTINGS_READ, &lists)?.rows;
-        let pair = |row: Vec<Option<String>>| match <[_; 2]>::try_from(row) {
-            Ok([Some(name), Some(value)]) => Some((name, value)),
-            Ok([..]) | Err(_) => None,
-        };
-        Ok(rows.into_iter().filter_map(pair).collect())
+        let lists = [&lists[0], &lists[1], &functions[0], &functions[1]];
+        Ok(catalogs::ask(&mut side.session, SETTINGS_READ, &catalogs::given(&lists))?.pairs().collect())
     };
     let here = values(source)?;
     if here.is_empty() {

@@ -90,8 +90,7 @@ impl BesideTexts {
 fn read(session: &mut Connection, shard: &Shard, lists: &[String; 2]) -> Result<BesideTexts> {
     let of_others = text_array(&in_one(|| shard::schemas_of_others(shard)));
     let most = MOST.to_string();
-    let rows =
-        catalogs::ask(session, TEXTS, &[Some(&lists[0]), Some(&lists[1]), Some(&of_others), Some(&most)])?;
+    let rows = catalogs::ask(session, TEXTS, &catalogs::given(&[&lists[0], &lists[1], &of_others, &most]))?;
     let mut texts =
         BesideTexts { functions: Vec::new(), relations: BTreeMap::new(), others: BTreeSet::new() };
     let mut add = |row: Vec<Option<String>>| -> Option<()> {

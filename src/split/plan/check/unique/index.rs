@@ -61,7 +61,7 @@ pub struct UniqueIndex {
 }
 
 pub fn of(session: &mut Connection, lists: &[String; 3]) -> error::Result<Vec<UniqueIndex>> {
-    let rows = catalogs::ask(session, UNIQUE, &[Some(&lists[0]), Some(&lists[1]), Some(&lists[2])])?;
+    let rows = catalogs::ask(session, UNIQUE, &catalogs::given(lists))?;
     let read = |row: &Vec<Option<String>>| -> Option<UniqueIndex> {
         let [position, table, name, predicate, parts, is_constant, is_of_partition, are_nulls_equal] =
             row.as_slice()

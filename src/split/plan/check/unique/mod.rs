@@ -20,11 +20,10 @@ use crate::remote::quote::literal;
 use crate::split::finding::Finding;
 use crate::split::remark::Remark;
 use crate::split::sequences::functions;
-use crate::split::sequences::survey::SurveyRead;
+use crate::split::sequences::survey::{SurveyRead, schemas};
 use comes::{Comes, Fillers, MetValues};
 use drawn::DrawnTable;
 use index::{NAME, UniqueIndex};
-use std::collections::BTreeSet;
 
 pub fn check(
     plan: &Plan,
@@ -99,8 +98,8 @@ impl SideKeys {
     /// Returns None if there are none.
     fn of(source: &mut Connection, target: &mut Connection, plan: &Plan) -> Result<Option<SideKeys>> {
         let keys = SideKeys {
-            from: index::of(source, &lists(plan, Side::Source))?,
-            to: index::of(target, &lists(plan, Side::Target))?,
+            from: index::of(source, &TableNames::keyed_lists(plan, Side::Source))?,
+            to: index::of(target, &TableNames::keyed_lists(plan, Side::Target))?,
         };
         Ok(Some(keys).filter(|keys| !keys.from.is_empty() || !keys.to.is_empty()))
     }
@@ -131,7 +130,7 @@ fn filling(
 ) -> Result<comes::UniqueSide> {
     let tables = TableNames::of(plan, side).names.into_iter().zip(&plan.tables);
     Ok(comes::UniqueSide {
-        sequences: introspect::of_tables(session, &lists(plan, side))?,
+        sequences: introspect::of_tables(session, &TableNames::keyed_lists(plan, side))?,
         drawn: drawn::of(session, read.draws)?,
         doings: read.doings,
         tables: tables
@@ -163,21 +162,16 @@ fn behind(
     ];
     let hint =
         format!("SELECT * FROM shard_sequences_spread({}) gives it other numbers.", literal(&plan.keyspace));
-    let finding = |behind: NumberBehind| match plan.reverse_of {
-        Some(_) => Finding::note(NAME, behind.text(), &hint),
-        None => Finding::new(NAME, false, behind.text(), &hint),
-    };
+    let finding = |behind: NumberBehind| refused(plan, behind.text(), &hint);
     Ok(numbers::behind::find(&mut ends)?.into_iter().map(finding).collect())
 }
 
-/// Returns the schemas of a side's tables.
-fn schemas(plan: &Plan, side: Side) -> Vec<String> {
-    TableNames::of(plan, side).schemas.into_iter().collect::<BTreeSet<_>>().into_iter().collect()
-}
-
-fn lists(plan: &Plan, side: Side) -> [String; 3] {
-    let columns: Vec<String> = plan.tables.iter().map(|table| table.shard_by.clone()).collect();
-    TableNames::of(plan, side).lists_with(&columns)
+/// Returns the finding about values that may meet. A reverse split must stay possible.
+fn refused(plan: &Plan, detail: String, hint: &str) -> Finding {
+    match plan.reverse_of {
+        Some(_) => Finding::note(NAME, detail, hint),
+        None => Finding::new(NAME, false, detail, hint),
+    }
 }
 
 /// Returns the finding: where the values come from, and whether that keeps shards apart.
@@ -207,11 +201,7 @@ fn how(plan: &Plan, index: &UniqueIndex, comes: &Comes) -> Finding {
                     literal(&plan.keyspace)
                 ),
             };
-            // A reverse split must stay possible.
-            match plan.reverse_of {
-                Some(_) => Finding::note(NAME, detail, &hint),
-                None => Finding::new(NAME, false, detail, &hint),
-            }
+            refused(plan, detail, &hint)
         }
         Comes::Apart(what) => Finding::new(NAME, true, format!("{text}: {what}"), ""),
         Comes::ApartForNow(what, hint) => Finding::note(NAME, format!("{text}: {what}"), hint),

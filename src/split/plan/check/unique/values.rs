@@ -13,6 +13,7 @@ use crate::remote::quote::{array_of, ident};
 use crate::remote::{Connection, RemoteError};
 use crate::server::txn::in_one;
 use crate::split::finding::Finding;
+use crate::split::table::computed;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
@@ -197,9 +198,8 @@ impl<'a> UniqueValues<'a> {
 
 /// Returns why the values of a key are not tried.
 fn untried(index: &UniqueIndex, policy: &PlannedTable, is_on_both: bool) -> Option<String> {
-    let is_computed = |column: &String| policy.maps.iter().any(|map| map.column == *column);
-    let columns = index.parts.iter().filter_map(|part| part.column.as_ref());
-    if let Some(column) = columns.into_iter().find(|column| is_computed(column)) {
+    let mut columns = index.parts.iter().filter_map(|part| part.column.as_ref());
+    if let Some(column) = columns.find(|column| computed::is_own(policy, column)) {
         return Some(format!("column \"{column}\" is computed"));
     }
     if index.is_of_partition {
