@@ -81,7 +81,8 @@ pub unsafe fn may_execute(role: pg_sys::Oid, function: pg_sys::Oid) -> bool {
 pub unsafe fn foreign_scan_path(
     root: *mut pg_sys::PlannerInfo,
     relation: *mut pg_sys::RelOptInfo,
-    (startup, total): (f64, f64),
+    startup: f64,
+    total: f64,
 ) -> *mut pg_sys::ForeignPath {
     use std::ptr::null_mut;
     // SAFETY: the caller keeps the promise above; the path promises neither an order nor outer relations.

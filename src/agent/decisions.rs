@@ -54,8 +54,8 @@ pub fn unknown(connection: &mut Connection, shard: &Shard) -> Result<Vec<Decisio
             }
             Some(DecisionKeys::Noted) => decision::keys(connection, &shard.namespace, &decision.keyspace)?,
             Some(DecisionKeys::Earlier) => {
-                let of = (&*decision.keyspace, decision.split_id, &*decision.token);
-                decision::earlier_keys(connection, &shard.namespace, of)?
+                let Decision { keyspace, split_id, token, .. } = &decision;
+                decision::earlier_keys(connection, &shard.namespace, keyspace, *split_id, token)?
             }
             None => None,
         };
@@ -131,14 +131,14 @@ fn names(scope: &Scope) -> Vec<String> {
 fn of_redirects(connection: &mut Connection, shard: &Shard) -> Result<Vec<(Decision, Option<DecisionKeys>)>> {
     let mut found = Vec::new();
     for redirect in redirect::all(connection)?.into_iter().filter(|r| r.namespace == shard.namespace) {
-        for (split_id, token, version, to) in moved_keys::decisions(connection, &redirect)? {
+        for moved in moved_keys::decisions(connection, &redirect)? {
             let decision = Decision {
                 keyspace: clean::message(&redirect.keyspace),
-                split_id,
-                token,
-                version,
+                split_id: moved.split,
+                token: moved.token,
+                version: moved.version,
                 from_shard: shard.shard_key.clone(),
-                to_shard: to,
+                to_shard: moved.to_shard,
                 side: Side::Source.as_str().to_owned(),
                 said_by: REDIRECT.to_owned(),
                 entries: redirect.entries.entries(),

@@ -22,6 +22,7 @@ pub mod named;
 pub mod native;
 pub mod new_table;
 pub mod observe;
+pub mod observed_side;
 pub mod one_database;
 pub mod opening;
 pub mod plain;
@@ -37,6 +38,7 @@ pub mod session_hash;
 pub mod shape;
 pub mod short_lock;
 pub mod state;
+pub mod table_names;
 pub mod temporary;
 pub mod types;
 pub mod untrusted_code;
@@ -97,13 +99,8 @@ pub fn with_reaches(query: &str, members: &str, columns: &str, more: &[(&str, Te
     fill(query, &values)
 }
 
-/// Returns what the names of a side's objects end with.
-fn suffix(side: Side) -> &'static str {
-    side.of(["s", "t"])
-}
-
 pub fn in_scope_function(split: i64, side: Side) -> String {
-    format!("in_scope_{split}_{}", suffix(side))
+    format!("in_scope_{split}_{}", side.suffix())
 }
 
 /// Returns the name of the trigger function of one table on one side.
@@ -123,7 +120,7 @@ pub fn trigger_functions(split: i64, side: Side) -> String {
 /// of foreign keys ("RI_Constraint..."), so that a client with an old route gets the error that the key has moved, not
 /// that a row is missing.
 pub fn trigger_prefix(split: i64, side: Side) -> String {
-    format!("00_shardmaster_{split}_{}_", suffix(side))
+    format!("00_shardmaster_{split}_{}_", side.suffix())
 }
 
 /// Returns the keys of both versions of a row, as a function's arguments.

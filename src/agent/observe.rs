@@ -4,6 +4,7 @@ use super::catalogs;
 use super::error::{Result, SplitError};
 use super::session::Side;
 use super::shape::Observation;
+use super::table_names::TableNames;
 use crate::agent;
 use crate::agent::catalog_fingerprint::{self, LISTS};
 use crate::agent::named::NamedThings;
@@ -99,7 +100,7 @@ pub fn statements(connection: &mut Connection, plan: &Plan, side: Side) -> Resul
 
 /// Returns the query's parameters.
 fn asked_of(plan: &Plan, side: Side) -> [String; 8] {
-    let [schemas, names, columns] = keyed_table_lists(plan, side);
+    let [schemas, names, columns] = TableNames::keyed_lists(plan, side);
     let functions: Vec<String> =
         plan.tables.iter().map(|t| agent::trigger_function(plan.id, side, t.ordinal)).collect();
     let named = NamedThings::by(plan, side);
@@ -119,10 +120,11 @@ fn asked_of(plan: &Plan, side: Side) -> [String; 8] {
 /// the server's own schema.
 pub fn tables(
     connection: &mut Connection,
-    [schemas, names, columns]: [&[String]; 3],
+    tables: &TableNames,
+    columns: &[String],
 ) -> std::result::Result<Observation, RemoteError> {
-    let nothing = text_array(&vec![String::new(); names.len()]);
-    let [schemas, names, columns] = [schemas, names, columns].map(text_array);
+    let nothing = text_array(&vec![String::new(); tables.names.len()]);
+    let [schemas, names, columns] = tables.lists_with(columns);
     let parameters = [schemas.as_str(), &names, "", &nothing, &columns];
     let rows = catalogs::ask(connection, &query("NULL::json"), &catalogs::given(&parameters))?;
     serde_json::from_str(rows.scalar().unwrap_or_default())
@@ -145,24 +147,4 @@ pub fn read(shard: &str, plan: &Plan, rows: &Rows) -> Result<Observation> {
         Some((what, text)) => Err(RemoteError::no_number(shard, what, &text).into()),
         None => Ok(observation),
     }
-}
-
-/// Returns schemas and names of the tables on a side.
-pub fn table_names(plan: &Plan, side: Side) -> (Vec<String>, Vec<String>) {
-    let namespace = &side.shard(plan).namespace;
-    let schemas = plan.tables.iter().map(|t| t.schema.clone().unwrap_or_else(|| namespace.clone())).collect();
-    (schemas, plan.tables.iter().map(|t| t.name.clone()).collect())
-}
-
-/// Returns these as parameters of a query.
-pub fn table_lists(plan: &Plan, side: Side) -> [String; 2] {
-    let (schemas, names) = table_names(plan, side);
-    [text_array(&schemas), text_array(&names)]
-}
-
-/// Returns these and the shard-by columns as parameters of a query.
-pub fn keyed_table_lists(plan: &Plan, side: Side) -> [String; 3] {
-    let [schemas, names] = table_lists(plan, side);
-    let columns: Vec<String> = plan.tables.iter().map(|t| t.shard_by.clone()).collect();
-    [schemas, names, text_array(&columns)]
 }

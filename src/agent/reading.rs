@@ -10,10 +10,11 @@ use super::opening::LOCK_TIMEOUT;
 use super::shape::TableShape;
 use super::short_lock::{self, TableLock};
 use super::state::is_gone;
+use super::table_names::TableNames;
 use crate::agent::untrusted_code;
 use crate::error::SqlState;
 use crate::guc;
-use crate::remote::quote::{ident, text_array};
+use crate::remote::quote::ident;
 use crate::remote::{Connection, RemoteError};
 use crate::server::retry::Attempt;
 use serde::Deserialize;
@@ -62,12 +63,8 @@ fn ask(connection: &mut Connection, lists: &[String; 2]) -> Result<LockedTables>
 /// Begins a transaction that has the locks of the tables. It does not wait for one while it holds others: a session
 /// that changes one of them may be waiting for another. What must be locked is read once more under the locks: a
 /// foreign key, a partition or a right may have been added during the wait, or a name may have another table.
-pub fn begin(
-    connection: &mut Connection,
-    (schemas, tables): (&[String], &[String]),
-    longest: Duration,
-) -> Result<LockedTables> {
-    let lists = [schemas, tables].map(text_array);
+pub fn begin(connection: &mut Connection, tables: &TableNames, longest: Duration) -> Result<LockedTables> {
+    let lists = tables.lists();
     short_lock::again(longest, || {
         let to_lock = ask(connection, &lists)?;
         let names: Vec<String> = to_lock.names.iter().cloned().collect();
@@ -92,7 +89,7 @@ pub fn begin(
                 if !error.is_lock_timeout() && !is_gone(&error) {
                     return Err(error.into());
                 }
-                short_lock::blockers(connection, (TableLock::AccessShare, &names), &error)?
+                short_lock::blockers(connection, TableLock::AccessShare, &names, &error)?
             }
         };
         Ok(Attempt::Waits(reason))
@@ -102,10 +99,10 @@ pub fn begin(
 /// Begins such a transaction if all of the tables are to be read: one that this role may not read is an error.
 pub fn begin_all(
     connection: &mut Connection,
-    (schemas, tables): (&[String], &[String]),
+    tables: &TableNames,
     longest: Duration,
 ) -> Result<LockedTables> {
-    let locked = begin(connection, (schemas, tables), longest)?;
+    let locked = begin(connection, tables, longest)?;
     let Some(position) = locked.closed.first() else { return Ok(locked) };
     connection.run("ROLLBACK")?;
     let name = |list: &[String]| list.get(*position).map(|name| ident(name)).unwrap_or_default();
@@ -113,8 +110,8 @@ pub fn begin_all(
         SqlState::parse("42501"),
         format!(
             "permission denied for table {}.{} of shard \"{}\"",
-            name(schemas),
-            name(tables),
+            name(&tables.schemas),
+            name(&tables.names),
             connection.shard()
         ),
         "Grant the mover SELECT on it, and USAGE on its schema.",
@@ -124,14 +121,14 @@ pub fn begin_all(
 /// Reads tables if that runs no code of others. Nothing of it stays.
 pub fn within<T>(
     connection: &mut Connection,
-    (schemas, tables): (Vec<String>, Vec<String>),
+    tables: &TableNames,
     trusted: &[String],
     body: impl FnOnce(&mut Connection) -> Result<T>,
 ) -> Result<T> {
     // This refuses what cannot be locked, for example a view or a foreign table.
-    untrusted_code::refuse(connection, (schemas.clone(), tables.clone()), trusted)?;
-    begin_all(connection, (&schemas, &tables), guc::remote_timeout())?;
-    let outcome = match untrusted_code::refuse(connection, (schemas, tables), trusted) {
+    untrusted_code::refuse(connection, tables, trusted)?;
+    begin_all(connection, tables, guc::remote_timeout())?;
+    let outcome = match untrusted_code::refuse(connection, tables, trusted) {
         Ok(()) => body(connection),
         Err(failure) => Err(SplitError::Failed(failure)),
     };

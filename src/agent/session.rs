@@ -52,6 +52,11 @@ impl Side {
     pub fn other(self) -> Side {
         self.of([Side::Target, Side::Source])
     }
+
+    /// Returns what the names of a side's objects end with.
+    pub(super) fn suffix(self) -> &'static str {
+        self.of(["s", "t"])
+    }
 }
 
 /// Returns the parameters to reach a shard, as libpq's keywords. `purpose` is shown in pg_stat_activity.

@@ -129,7 +129,7 @@ fn attempts(
             if !error.is_lock_timeout() && !error.is("57014") {
                 return Err(error.into());
             }
-            Ok(Attempt::Waits(blockers(connection, (lock, &[table.to_owned()]), &error)?))
+            Ok(Attempt::Waits(blockers(connection, lock, &[table.to_owned()], &error)?))
         }
     })
 }
@@ -143,7 +143,8 @@ pub fn again<T>(longest: Duration, attempt: impl FnMut() -> Result<Attempt<T>>) 
 /// Returns the sessions that a lock on tables waits for.
 pub fn blockers(
     connection: &mut Connection,
-    (lock, tables): (TableLock, &[String]),
+    lock: TableLock,
+    tables: &[String],
     error: &RemoteError,
 ) -> Result<String> {
     let query = format!(

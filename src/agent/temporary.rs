@@ -3,8 +3,8 @@
 //! domain may have been given a constraint since.
 
 use super::error::{Result, SplitError};
-use super::observe;
 use super::session::Side;
+use super::table_names::TableNames;
 use crate::catalog::split::Plan;
 use crate::remote::Connection;
 use crate::remote::result::Rows;
@@ -17,7 +17,7 @@ pub const COMPARED: &str = "verify_";
 
 /// Returns the statement that finds one with an unchecked type; `which` is the prefix of the names.
 pub fn asked(plan: &Plan, side: Side, which: &str) -> String {
-    let (schemas, names) = observe::table_names(plan, side);
+    let TableNames { schemas, names } = TableNames::of(plan, side);
     fill(
         include_str!("../../sql/agent/left_types.sql"),
         &[("which", text(which)), ("schemas", texts(schemas)), ("names", texts(names))],
@@ -35,7 +35,7 @@ pub fn require_none(shard: &str, answer: &Rows) -> Result<()> {
 }
 
 /// Asks the session itself.
-pub fn require_known(connection: &mut Connection, (plan, side): (&Plan, Side), which: &str) -> Result<()> {
+pub fn require_known(connection: &mut Connection, plan: &Plan, side: Side, which: &str) -> Result<()> {
     let answer = connection.run(&asked(plan, side, which))?;
     require_none(connection.shard(), &answer)
 }

@@ -2,9 +2,10 @@
 //! decided here.
 
 use crate::agent::named::NamedThings;
+use crate::agent::table_names::TableNames;
 use crate::agent::{self, catalogs};
 use crate::error::{Failure, SqlState};
-use crate::remote::quote::{literal, text_array};
+use crate::remote::quote::literal;
 use crate::remote::{Connection, RemoteError};
 use std::sync::LazyLock;
 
@@ -97,11 +98,11 @@ pub struct CodeFindings {
 /// Finds code of others in relations, given by their schemas and names, and in what texts name.
 pub fn find_in(
     connection: &mut Connection,
-    (schemas, tables): (Vec<String>, Vec<String>),
+    tables: &TableNames,
     trusted: &[String],
     named: &NamedThings,
 ) -> Result<CodeFindings, RemoteError> {
-    let [schemas, tables, trusted] = [schemas.as_slice(), &tables, trusted].map(text_array);
+    let [schemas, tables, trusted] = tables.lists_with(trusted);
     let NamedThings { schemas: of_names, names, columns } = named;
     let parameters =
         [schemas.as_str(), &tables, &trusted, HARMLESS, HARMLESS_TRIGGERS, of_names, names, columns];
@@ -124,11 +125,7 @@ pub fn find_in(
 }
 
 /// Refuses to read relations if that would run code of others. A view is code, too.
-pub fn refuse(
-    connection: &mut Connection,
-    tables: (Vec<String>, Vec<String>),
-    trusted: &[String],
-) -> Result<(), Failure> {
+pub fn refuse(connection: &mut Connection, tables: &TableNames, trusted: &[String]) -> Result<(), Failure> {
     let found = find_in(connection, tables, trusted, &NamedThings::none())?;
     found.code.first().map_or(Ok(()), |first| Err(refused(connection.shard(), first)))
 }

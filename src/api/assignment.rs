@@ -72,8 +72,8 @@ pub fn shard_assign_range(
     let shard_key = required(shard_key, "shard_key")?;
     let keyspace = required(keyspace, "keyspace")?;
     let force = required(force, "force")?;
-    let bounds = (lower.as_deref(), upper.as_deref());
-    Ok(ranges::assign(bounds, &shard_key, &keyspace, force, reason.as_deref())?)
+    let (lower, upper) = (lower.as_deref(), upper.as_deref());
+    Ok(ranges::assign(lower, upper, &shard_key, &keyspace, force, reason.as_deref())?)
 }
 
 #[pg_extern(volatile, parallel_unsafe, security_definer)]
@@ -84,8 +84,7 @@ pub fn shard_join_ranges(
     upper: default!(Option<String>, "NULL"),
 ) -> Result<i64, ErrorReport> {
     on_primary("shard_join_ranges")?;
-    let bounds = (lower.as_deref(), upper.as_deref());
-    Ok(ranges::join(&required(keyspace, "keyspace")?, bounds)?)
+    Ok(ranges::join(&required(keyspace, "keyspace")?, lower.as_deref(), upper.as_deref())?)
 }
 
 #[pg_extern(volatile, parallel_unsafe, security_definer)]

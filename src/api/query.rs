@@ -217,7 +217,7 @@ unsafe fn collect(
         // SAFETY: the caller keeps the promise above; everything made from a row is in a memory context of its own.
         unsafe {
             let tuple = for_a_row.switch_to(|_| match &event {
-                QueryEvent::Row(number, row) => shape.row((*number, running.shard(*number)), row),
+                QueryEvent::Row(number, row) => shape.row(*number, running.shard(*number), row),
                 QueryEvent::Failed(shard, failure) if running.reports() => Ok(shape.failed(shard, failure)),
                 QueryEvent::Failed(_, failure) => Err(failure.clone()),
             })?;

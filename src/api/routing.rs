@@ -56,7 +56,7 @@ pub fn shard_route_range(
     keyspace: default!(Option<&str>, "'default'"),
 ) -> Result<RowSet<row::RouteRange>, ErrorReport> {
     let intent = Intent::parse(required(intent, "intent")?)?;
-    let parts = route_range::route((lower, upper), intent, required(keyspace, "keyspace")?)?;
+    let parts = route_range::route(lower, upper, intent, required(keyspace, "keyspace")?)?;
     Ok(RowSet::new(parts.into_iter().map(|part| {
         let route = part.route;
         (part.lower, part.upper, route.shard_key, route.conninfo, route.version, route.namespace)
@@ -74,7 +74,7 @@ pub fn shard_range_midpoint(
     by: default!(Option<&str>, "'rows'"),
 ) -> Result<String, ErrorReport> {
     let (keyspace, by) = (required(keyspace, "keyspace")?, required(by, "by")?);
-    Ok(Caller::as_owner(|caller| midpoint::propose(keyspace, (lower, upper), by, caller))?)
+    Ok(Caller::as_owner(|caller| midpoint::propose(keyspace, lower, upper, by, caller))?)
 }
 
 /// Fires when routing, a keyspace or a shard has changed, also by hand: at the commit, every session on this server

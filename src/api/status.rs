@@ -331,9 +331,10 @@ fn references() -> Vec<Item> {
 }
 
 /// Returns a table that was removed from a keyspace, and is still on shards.
-fn dropped_reference((keyspace, table, why): (String, String, Option<String>)) -> Item {
-    let is_well = why.is_none();
-    let why = why.map(|text| format!(", which waits for this: {text}")).unwrap_or_default();
+fn dropped_reference(dropped: reference::DroppedReference) -> Item {
+    let reference::DroppedReference { keyspace, table_name: table, waits_for } = dropped;
+    let is_well = waits_for.is_none();
+    let why = waits_for.map(|text| format!(", which waits for this: {text}")).unwrap_or_default();
     let name = format!("reference table {table}, removed from keyspace {keyspace}");
     item(name, format!("is being removed from its shards{why}"), is_well)
 }

@@ -5,7 +5,8 @@ use std::collections::HashMap;
 
 thread_local! {
     static CURRENT: TextIndex = const { TextIndex::new(
-        (c"routing_entry", c"routing_entry_current_key"),
+        c"routing_entry",
+        c"routing_entry_current_key",
         &[c"key", c"keyspace"],
         Some(c"valid_to"),
         &[c"read_shard", c"write_shard", c"reads_from", c"status"],

@@ -2,6 +2,7 @@
 
 use super::split;
 use crate::catalog::declaration;
+use crate::catalog::login::LoginRole;
 use crate::error::{Failure, SqlState};
 use crate::named_enum::named_enum;
 use crate::remote::transaction::Transaction;
@@ -197,14 +198,13 @@ pub fn take_over(id: i64) {
     );
 }
 
-/// Returns the number and name of the role whose logins carry out a two-phase execution, or None if the role no longer
-/// exists.
-pub fn login_role(id: i64) -> Option<(pg_sys::Oid, String)> {
+/// Returns the role whose logins carry out a two-phase execution, or None if the role no longer exists.
+pub fn login_role(id: i64) -> Option<LoginRole> {
     // In the catalog of 0.1.0 the column is a regrole, which has the same text.
     let query = "SELECT r.oid, r.rolname::text FROM shardmaster.execution e
                    JOIN pg_catalog.pg_roles r ON pg_catalog.quote_ident(r.rolname) = e.login_role::text
                   WHERE e.id = $1";
-    sql::read_one_latest(query, &[id.into()], |row| (row.value(1), row.value(2)))
+    sql::read_one_latest(query, &[id.into()], |row| LoginRole { id: row.value(1), name: row.value(2) })
 }
 
 /// Returns the shards of an execution in the order in which they run it.

@@ -38,8 +38,15 @@ pub fn role_by_name(name: &str) -> Option<pg_sys::Oid> {
     })
 }
 
+/// A role whose logins are used.
+#[derive(Clone)]
+pub struct LoginRole {
+    pub id: pg_sys::Oid,
+    pub name: String,
+}
+
 /// Returns the roles with a login whose rights the caller has: only the caller itself, if it has a login.
-pub fn roles_of(caller: &Caller) -> Vec<(pg_sys::Oid, String)> {
+pub fn roles_of(caller: &Caller) -> Vec<LoginRole> {
     sql::read_latest(
         "WITH known AS (SELECT DISTINCT l.role::oid AS role FROM shardmaster.shard_login l)
          SELECT k.role, r.rolname::text FROM known k JOIN pg_catalog.pg_roles r ON r.oid = k.role
@@ -47,7 +54,7 @@ pub fn roles_of(caller: &Caller) -> Vec<(pg_sys::Oid, String)> {
              OR NOT $2 AND pg_catalog.pg_has_role($1, k.role, 'USAGE') AND NOT EXISTS (SELECT 1 FROM known WHERE role = $1)
           ORDER BY r.rolname",
         &[caller.id().into(), caller.is_superuser().into()],
-        |row| (row.value(1), row.value(2)),
+        |row| LoginRole { id: row.value(1), name: row.value(2) },
     )
 }
 

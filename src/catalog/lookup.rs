@@ -294,7 +294,7 @@ pub fn swept(lookup: &Lookup, epoch: i64) {
 
 /// Records what the last read found: the number of waiting entries, the age of the oldest in seconds, and what the
 /// index waits for.
-pub fn report(lookup: &str, shard_key: &str, (waiting, lag_seconds): (i64, f64), waits_for: Option<&str>) {
+pub fn report(lookup: &str, shard_key: &str, waiting: i64, lag_seconds: f64, waits_for: Option<&str>) {
     // A read that shows nothing new writes nothing.
     sql::write(
         "UPDATE shardmaster.lookup_shard SET waiting = $3, lag = make_interval(secs => $4), looked_at = clock_timestamp(),

@@ -2,7 +2,7 @@
 //! an entry belongs to is found by the place of the source, not by its name.
 
 use super::keyspace::{self, Keyspace};
-use super::routing;
+use super::routing::RoutedEntries;
 use super::shard::{self, Shard};
 use super::split_ledger;
 use super::split_state::{IS_ACTIVE, RESTS, end};
@@ -57,13 +57,13 @@ pub fn came_back(keyspace: &str, names: &[String], shard: &Shard) {
     take_out(&keyspace, names, shard, Then::Forget);
 }
 
-/// Handles entries that are assigned to shards, in the same order: what refuses them there ends with the commit of
+/// Handles entries that are assigned to shards: what refuses them there ends with the commit of
 /// this transaction.
-pub fn assigned(keyspace: &Keyspace, names: &[String], shards: &[String]) {
+pub fn assigned(keyspace: &Keyspace, entries: RoutedEntries<'_>) {
     if !any_stands(&keyspace.name) {
         return;
     }
-    for (shard_key, names) in routing::by_shard(names, shards) {
+    for (shard_key, names) in entries.by_shard() {
         let Ok(shard) = shard::by_key(shard_key) else { continue };
         take_out(keyspace, &names, &shard, Then::End);
     }

@@ -341,14 +341,20 @@ pub fn report_dropped(set: i64, waits_for: &Failure) {
     );
 }
 
-/// Returns tables that were taken out of a keyspace and of which shards still have something: keyspace, name, reason.
-pub fn dropped() -> Vec<(String, String, Option<String>)> {
+/// A table that was taken out of a keyspace and of which shards still have something.
+pub struct DroppedReference {
+    pub keyspace: String,
+    pub table_name: String,
+    pub waits_for: Option<String>,
+}
+
+pub fn dropped() -> Vec<DroppedReference> {
     sql::read_again(
         "SELECT s.keyspace, t.table_name, t.waits_for
            FROM shardmaster.reference_set s JOIN shardmaster.reference_table t ON t.set_id = s.id AND t.dropped
           ORDER BY s.keyspace COLLATE \"C\", t.table_name COLLATE \"C\", s.id, t.ordinal",
         &[],
-        |row| (row.value(1), row.value(2), row.get(3)),
+        |row| DroppedReference { keyspace: row.value(1), table_name: row.value(2), waits_for: row.get(3) },
     )
 }
 
@@ -372,9 +378,15 @@ pub fn forget(set: i64, ordinals: &[i32]) {
     );
 }
 
-/// Returns a reference table of the keyspace that one of these shards does not have as a whole yet, with the shard and
-/// the reason.
-pub fn unfilled(keyspace: &str, shards: &[String]) -> Option<(String, String, Option<String>)> {
+/// A reference table that a shard does not have as a whole yet.
+pub struct UnfilledReference {
+    pub table_name: String,
+    pub shard: String,
+    pub error: Option<String>,
+}
+
+/// Returns one of the keyspace that one of these shards does not have as a whole yet.
+pub fn unfilled(keyspace: &str, shards: &[String]) -> Option<UnfilledReference> {
     sql::read_one(
         "SELECT t.table_name, w.shard_key, c.error
            FROM shardmaster.reference_set s
@@ -384,7 +396,7 @@ pub fn unfilled(keyspace: &str, shards: &[String]) -> Option<(String, String, Op
           WHERE s.keyspace = $1 AND w.shard_key <> s.origin AND coalesce(t.ordinal <> ALL (c.filled), true)
           ORDER BY w.shard_key COLLATE \"C\", t.ordinal LIMIT 1",
         &[keyspace.into(), shards.to_vec().into()],
-        |row| (row.value(1), row.value(2), row.get(3)),
+        |row| UnfilledReference { table_name: row.value(1), shard: row.value(2), error: row.get(3) },
     )
 }
 

@@ -27,15 +27,6 @@ pub struct RoutingChange<'a> {
     pub is_forced: bool,
 }
 
-/// Groups names of entries by the shards that they are routed to.
-pub fn by_shard<'a>(names: &[String], shards: &'a [String]) -> BTreeMap<&'a str, Vec<String>> {
-    let mut by_shard: BTreeMap<&str, Vec<String>> = BTreeMap::new();
-    for (name, shard) in names.iter().zip(shards) {
-        by_shard.entry(shard).or_default().push(name.clone());
-    }
-    by_shard
-}
-
 /// Returns the shard that each of the keys is written to now; keys without an entry are left out.
 pub fn current(keyspace: &str, keys: &[String]) -> HashMap<String, String> {
     if let Ok(found) = current_entry::written_to(keyspace, keys) {
@@ -111,12 +102,29 @@ pub fn any_key_on(shard_key: &str) -> Option<(String, String)> {
     )
 }
 
-/// Inserts one new version: closes the entries of `old` keys and opens those of the `new` ones, given as keys and, in
-/// the same order, shards.
+/// Entries that are opened: their names and, in the same order, their shards.
+#[derive(Clone, Copy, Default)]
+pub struct RoutedEntries<'a> {
+    pub names: &'a [String],
+    pub shards: &'a [String],
+}
+
+impl<'a> RoutedEntries<'a> {
+    /// Returns the names of each shard's entries.
+    pub fn by_shard(self) -> BTreeMap<&'a str, Vec<String>> {
+        let mut by_shard: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+        for (name, shard) in self.names.iter().zip(self.shards) {
+            by_shard.entry(shard).or_default().push(name.clone());
+        }
+        by_shard
+    }
+}
+
+/// Inserts one new version: closes the entries of `old` keys and opens the `new` ones.
 pub fn insert_version(
     keyspace: &LockedKeyspace,
     old: &[String],
-    new: (&[String], &[String]),
+    new: RoutedEntries<'_>,
     version: i64,
     change: &RoutingChange<'_>,
 ) {
@@ -130,7 +138,7 @@ pub fn insert_version(
         ],
     );
     if !old.is_empty() {
-        close(keyspace, old, new.0, version, change.unassigns);
+        close(keyspace, old, new.names, version, change.unassigns);
     }
     insert(keyspace, new, version);
 }
@@ -151,10 +159,10 @@ fn close(keyspace: &LockedKeyspace, old: &[String], new: &[String], version: i64
     );
 }
 
-fn insert(keyspace: &LockedKeyspace, new: (&[String], &[String]), version: i64) {
+fn insert(keyspace: &LockedKeyspace, new: RoutedEntries<'_>, version: i64) {
     let (mut lowers, mut uppers, mut spans) = (Vec::new(), Vec::new(), (Vec::new(), Vec::new()));
     if let Some(of) = keyspace.strategy.order() {
-        for interval in new.0.iter().filter_map(|name| Interval::parse(name, of)) {
+        for interval in new.names.iter().filter_map(|name| Interval::parse(name, of)) {
             let span = interval.span(&keyspace.name, of);
             spans.0.push(span.lower_hex());
             spans.1.push(span.upper_hex());
@@ -171,8 +179,8 @@ fn insert(keyspace: &LockedKeyspace, new: (&[String], &[String]), version: i64) 
            FROM unnest($2, $3, $6, $7, $8, $9) n (key, shard, lower, upper, low, high)",
         &[
             keyspace.name.as_str().into(),
-            new.0.to_vec().into(),
-            new.1.to_vec().into(),
+            new.names.to_vec().into(),
+            new.shards.to_vec().into(),
             version.into(),
             keyspace.strategy.name().into(),
             lowers.into(),

@@ -202,13 +202,18 @@ pub fn fail(id: i64, ordinal: i32, message: &str) {
     );
 }
 
-/// Returns the number of rows that are known to differ, and the names of their tables.
-pub fn differing(id: i64) -> Option<(i64, String)> {
+/// The number of rows that are known to differ, and the names of their tables.
+pub struct DifferingRows {
+    pub rows: i64,
+    pub tables: String,
+}
+
+pub fn differing(id: i64) -> Option<DifferingRows> {
     differing_among(id, None)
 }
 
-/// Returns the number of rows of some tables that are known to differ, and the names of these tables.
-pub fn differing_among(id: i64, ordinals: Option<&[i32]>) -> Option<(i64, String)> {
+/// Returns those of some tables.
+pub fn differing_among(id: i64, ordinals: Option<&[i32]>) -> Option<DifferingRows> {
     sql::read_one(
         "SELECT sum(greatest(v.differing, v.differed))::bigint, string_agg(t.table_name, ', ' ORDER BY t.ordinal)
            FROM shardmaster.split_verification v
@@ -216,7 +221,7 @@ pub fn differing_among(id: i64, ordinals: Option<&[i32]>) -> Option<(i64, String
           WHERE v.split_id = $1 AND (v.differing > 0 OR v.differed > 0) AND ($2::int[] IS NULL OR v.ordinal = ANY ($2))
          HAVING count(*) > 0",
         &[id.into(), ordinals.map(<[i32]>::to_vec).into()],
-        |row| (row.value(1), row.value(2)),
+        |row| DifferingRows { rows: row.value(1), tables: row.value(2) },
     )
 }
 

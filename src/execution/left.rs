@@ -13,20 +13,17 @@ use std::time::Duration;
 /// Undoes the statement on all shards, since nothing is decided, and records the reasons of the shards that failed.
 pub fn give_up(id: i64, reasons: Vec<Reason>, first: Failure, timeout: Duration) -> Result<Failure, Failure> {
     let (unknown, failed): (Vec<Reason>, Vec<Reason>) =
-        reasons.into_iter().partition(|(_, state, _)| *state == ExecutionState::Unknown);
-    Caller::as_owner(|_| {
-        unknown.iter().try_for_each(|(shard, state, why)| execution::ends_badly(id, shard, *state, why))
-    })?;
+        reasons.into_iter().partition(|reason| reason.fails_as == ExecutionState::Unknown);
+    let ends_badly =
+        |Reason { shard, fails_as, why }: &Reason| execution::ends_badly(id, shard, *fails_as, why);
+    Caller::as_owner(|_| unknown.iter().try_for_each(ends_badly))?;
     let unreached = recovery::settle(id, timeout, false)?;
     Caller::as_owner(|_| {
         let places = execution::places(id);
         let waits = |shard: &str| {
             places.iter().any(|place| place.shard == shard && place.state == ExecutionState::Waiting)
         };
-        failed
-            .iter()
-            .filter(|(shard, ..)| waits(shard))
-            .try_for_each(|(shard, state, why)| execution::ends_badly(id, shard, *state, why))
+        failed.iter().filter(|reason| waits(&reason.shard)).try_for_each(ends_badly)
     })?;
     Ok(match unreached {
         Some(_) => not_settled(first, false),

@@ -71,7 +71,7 @@ pub fn begin(request: &ExecutionRequest<'_>) -> Result<i64, Failure> {
             statement: request.statement,
             wave: request.wave,
             in_transaction: request.in_transaction,
-            two_phase: request.two_phase.then_some(role.0),
+            two_phase: request.two_phase.then_some(role.id),
             by_policies: request.by_policies,
             started_by: &declaration::by(caller),
         };

@@ -112,7 +112,7 @@ impl UnsettledExecution {
         question: impl Fn(&ExecutionPlace, &FoundTransaction) -> Option<String>,
     ) -> Result<Vec<Option<Rows>>, Failure> {
         let UnsettledExecution { places, sessions, of, found, held_up, .. } = self;
-        for (number, why, _) in sessions.failures() {
+        for (number, why) in sessions.failures() {
             held_up[of[number]].get_or_insert(why);
         }
         let answers = sessions.ask(|number| {
@@ -120,7 +120,7 @@ impl UnsettledExecution {
             let text = held_up[at].is_none().then(|| question(&places[at], &found[at])).flatten();
             text.map(Question::Own)
         })?;
-        for (number, why, _) in sessions.failures() {
+        for (number, why) in sessions.failures() {
             held_up[of[number]].get_or_insert(why);
         }
         let mut by_place: Vec<Option<Rows>> = places.iter().map(|_| None).collect();

@@ -161,7 +161,7 @@ impl Wave {
         let answers = self.sessions.ask(|number| {
             lanes.get(number).filter(|lane| lane.failure.is_none()).and_then(|_| question(number))
         })?;
-        for (number, failure, _) in self.sessions.failures() {
+        for (number, failure) in self.sessions.failures() {
             self.lanes[number].failure.get_or_insert(failure);
         }
         Ok(answers)
@@ -259,7 +259,7 @@ impl Wave {
             Some(Question::Own(question))
         })?;
         let mut failures: Vec<Option<Failure>> = left.iter().map(|_| None).collect();
-        for (at, failure, _) in others.failures() {
+        for (at, failure) in others.failures() {
             failures[at] = Some(failure);
         }
         for (at, number) in left.iter().enumerate() {

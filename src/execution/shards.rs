@@ -3,12 +3,12 @@
 use super::error;
 use crate::catalog::caller::Caller;
 use crate::catalog::execution::{self, Execution};
+use crate::catalog::login::LoginRole;
 use crate::catalog::{in_use, misplaced_run, shard};
 use crate::error::Failure;
 use crate::query::login::{self, Entrance, LoginWay};
 use crate::query::run::chosen;
 use crate::server::txn::in_one;
-use pgrx::pg_sys;
 use std::time::Duration;
 
 /// Returns connections to shards by their names, with the caller's login; in two phases with that of the role that
@@ -29,7 +29,7 @@ pub fn ways_back(id: i64, shards: &[String], timeout: Duration) -> Vec<Result<Lo
             let entrance = |name: &String| {
                 let role = role.clone()?;
                 let shard = shard::by_key(name)?;
-                login::known(&role, &shard).map(|entrance| (entrance, role.1))
+                login::known(&role, &shard).map(|entrance| (entrance, role.name))
             };
             shards.iter().map(entrance).collect()
         })
@@ -46,11 +46,11 @@ pub fn require_beginners_login(id: i64) -> Result<(), Failure> {
             return Ok(());
         }
         let (has, began) = (login::role_of(caller)?, beginner(id)?);
-        if has.0 == began.0 { Ok(()) } else { Err(error::other_beginner(id, &began.1, &has.1)) }
+        if has.id == began.id { Ok(()) } else { Err(error::other_beginner(id, &began.name, &has.name)) }
     })
 }
 
-fn beginner(id: i64) -> Result<(pg_sys::Oid, String), Failure> {
+fn beginner(id: i64) -> Result<LoginRole, Failure> {
     execution::login_role(id).ok_or_else(|| error::beginner_is_gone(id))
 }
 

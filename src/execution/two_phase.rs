@@ -40,8 +40,13 @@ fn is_short_of(short: &str, xid: &str) -> bool {
     matches!((short.parse::<u64>(), xid.parse::<u64>()), (Ok(short), Ok(xid)) if xid & 0xffff_ffff == short)
 }
 
-/// A failed shard, the state that it ends in, and why.
-pub type Reason = (String, ExecutionState, Failure);
+/// Why a statement failed on a shard.
+pub struct Reason {
+    pub shard: String,
+    /// The state that it ends in.
+    pub fails_as: ExecutionState,
+    pub why: Failure,
+}
 
 impl Wave {
     /// A shard without free prepared transactions fails before anything is done. Shards of one server share its free
@@ -121,7 +126,9 @@ impl Wave {
 
     /// Returns the reasons why it is not to commit; its sessions end.
     pub fn into_reasons(self) -> Vec<Reason> {
-        let reason = |lane: ExecutionLane| lane.failure.map(|why| (lane.shard, lane.fails_as, why));
+        let reason = |lane: ExecutionLane| {
+            lane.failure.map(|why| Reason { shard: lane.shard, fails_as: lane.fails_as, why })
+        };
         self.lanes.into_iter().filter_map(reason).collect()
     }
 

@@ -5,6 +5,7 @@ use super::error;
 use crate::agent::error::Result;
 use crate::agent::observe;
 use crate::agent::shape::{Column, TableShape};
+use crate::agent::table_names::TableNames;
 use crate::agent::types::TypeFamily;
 use crate::catalog::keyspace::Keyspace;
 use crate::catalog::shard::Shard;
@@ -14,15 +15,22 @@ use crate::keys::ordered::Ordered;
 use crate::remote::{Connection, RemoteError};
 
 /// The tables, in the order of their names.
-pub struct GuardedTables(Vec<(String, TableShape, Column)>);
+pub struct GuardedTables(Vec<GuardedTable>);
+
+pub struct GuardedTable {
+    pub name: String,
+    pub shape: TableShape,
+    /// The shard-by column.
+    pub column: Column,
+}
 
 impl GuardedTables {
     pub fn look(session: &mut Connection, shard: &Shard, keyspace: &Keyspace) -> Result<GuardedTables> {
         let policies = table_policy::require(&keyspace.name)?;
-        let (schemas, names): (Vec<String>, Vec<String>) =
-            policies.iter().map(|policy| TableName::of(&policy.table_name).on(&shard.namespace)).unzip();
+        let names: TableNames =
+            policies.iter().map(|policy| TableName::of(&policy.table_name).on(&shard.namespace)).collect();
         let columns: Vec<String> = policies.iter().map(|policy| policy.shard_by.clone()).collect();
-        let shapes = observe::tables(session, [&schemas, &names, &columns])?.tables;
+        let shapes = observe::tables(session, &names, &columns)?.tables;
         if shapes.len() != policies.len() {
             return Err(RemoteError::unreadable(session.shard(), "its tables").into());
         }
@@ -30,19 +38,19 @@ impl GuardedTables {
         for (policy, shape) in policies.into_iter().zip(shapes) {
             let refused = |what: String| error::unfit_table(&shard.shard_key, &policy.table_name, &what);
             let column = column_of(&shape, &policy.shard_by, keyspace).map_err(refused)?;
-            tables.push((policy.table_name, shape, column));
+            tables.push(GuardedTable { name: policy.table_name, shape, column });
         }
         require_alike(&tables, shard, keyspace)?;
-        tables.sort_by(|one, other| one.0.as_bytes().cmp(other.0.as_bytes()));
+        tables.sort_by(|one, other| one.name.as_bytes().cmp(other.name.as_bytes()));
         Ok(GuardedTables(tables))
     }
 
-    pub fn iter(&self) -> impl Iterator<Item = (&str, &TableShape, &Column)> {
-        self.0.iter().map(|(name, shape, column)| (name.as_str(), shape, column))
+    pub fn iter(&self) -> impl Iterator<Item = &GuardedTable> {
+        self.0.iter()
     }
 
-    pub fn first(&self) -> Option<(&TableShape, &Column)> {
-        self.iter().next().map(|(_, shape, column)| (shape, column))
+    pub fn first(&self) -> Option<&GuardedTable> {
+        self.0.first()
     }
 }
 
@@ -82,17 +90,17 @@ fn column_of(shape: &TableShape, shard_by: &str, keyspace: &Keyspace) -> std::re
 }
 
 /// Requires keys of one type, because all tables share one list of keys.
-fn require_alike(tables: &[(String, TableShape, Column)], shard: &Shard, keyspace: &Keyspace) -> Result<()> {
+fn require_alike(tables: &[GuardedTable], shard: &Shard, keyspace: &Keyspace) -> Result<()> {
     let compared = |column: &Column| column.family().map(|family| family.compared_as());
-    let Some((first, _, of_first)) = tables.first() else { return Ok(()) };
-    let odd = tables.iter().find(|(_, _, column)| compared(column) != compared(of_first));
+    let Some(first) = tables.first() else { return Ok(()) };
+    let odd = tables.iter().find(|table| compared(&table.column) != compared(&first.column));
     match odd {
-        Some((table, _, column)) if keyspace.strategy.is_directory() => {
+        Some(table) if keyspace.strategy.is_directory() => {
             let what = format!(
-                "has keys of type {}, and table {first} has {}",
-                column.type_name, of_first.type_name
+                "has keys of type {}, and table {} has {}",
+                table.column.type_name, first.name, first.column.type_name
             );
-            Err(error::unfit_table(&shard.shard_key, table, &what).into())
+            Err(error::unfit_table(&shard.shard_key, &table.name, &what).into())
         }
         _ => Ok(()),
     }

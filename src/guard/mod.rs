@@ -35,7 +35,7 @@ use crate::routing::after_start;
 use crate::server::injection::{Point, reach_in_session};
 use crate::split::install;
 use crate::split::table::triggers;
-use fit::GuardedTables;
+use fit::{GuardedTable, GuardedTables};
 use std::collections::BTreeSet;
 
 /// The number of entries in one step, so that no transaction of the master is open for long.
@@ -133,8 +133,8 @@ fn make(guard: &GuardRecord, shard: &Shard, keyspace: &Keyspace) -> Result<bool>
         require_own(&mut session, shard, &there)?;
         state::rename(&mut session, &there, &shard.shard_key)?;
     }
-    if let Some((_, column)) = tables.first() {
-        state::create_list(&mut session, &there, column)?;
+    if let Some(first) = tables.first() {
+        state::create_list(&mut session, &there, &first.column)?;
     }
     schema::commit(&mut session)?;
     guard_record::set_stage(guard, GuardStage::Made, None);
@@ -150,10 +150,10 @@ fn drop_unfit(
     keyspace: &Keyspace,
     tables: &GuardedTables,
 ) -> Result<()> {
-    let Some((_, column)) = tables.first() else { return Ok(()) };
+    let Some(first) = tables.first() else { return Ok(()) };
     let Some(there) = state::find(session, &shard.namespace, &keyspace.name)? else { return Ok(()) };
     state::require_same(&there, keyspace.strategy)?;
-    if state::list_fits(session, &there, column)? {
+    if state::list_fits(session, &there, &first.column)? {
         return Ok(());
     }
     if there.shard != shard.shard_key {
@@ -254,8 +254,8 @@ fn fit(guard: &GuardRecord, shard: &Shard, keyspace: &Keyspace) -> Result<bool> 
     let tables = GuardedTables::look(&mut session, shard, keyspace)?;
     let is_next =
         |name: &str| name.as_bytes() > done.as_bytes() && guard.tables.iter().any(|held| held == name);
-    let Some((name, shape, column)) = tables.iter().find(|(name, _, _)| is_next(name)) else {
-        let shapes: Vec<_> = tables.iter().map(|(_, shape, _)| shape).collect();
+    let Some(GuardedTable { name, shape, column }) = tables.iter().find(|table| is_next(&table.name)) else {
+        let shapes: Vec<_> = tables.iter().map(|table| &table.shape).collect();
         triggers::drop_strays(&mut session, &there, &shapes)?;
         guard_record::set_stage(guard, GuardStage::Stands, None);
         told(guard, "stands");

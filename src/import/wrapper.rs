@@ -46,7 +46,8 @@ unsafe extern "C-unwind" fn get_paths(
 ) {
     // SAFETY: the planner calls this.
     unsafe {
-        let path = majors::foreign_scan_path(root, relation, plan::costs((*relation).rows));
+        let (startup, total) = plan::costs((*relation).rows);
+        let path = majors::foreign_scan_path(root, relation, startup, total);
         pg_sys::add_path(relation, path.cast());
     }
 }

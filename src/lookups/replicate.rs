@@ -138,7 +138,7 @@ impl Post {
             waits_for: None,
         };
         if work.progress.state == LookupState::Filling {
-            self.go_on_filling(work, &watched, (capture, &seen), &mut turn)?;
+            self.go_on_filling(work, &watched, capture, &seen, &mut turn)?;
         }
         let waits_for = match self.take(work, capture) {
             Ok((is_busy, waits_for)) => {
@@ -261,7 +261,8 @@ impl Post {
         &mut self,
         work: &mut PostWork<'_>,
         watched: &WatchedColumn,
-        (capture, seen): (Capture, &SeenLookup),
+        capture: Capture,
+        seen: &SeenLookup,
         turn: &mut Turn,
     ) -> Result<()> {
         let fill = match self.fill.take() {
@@ -360,7 +361,7 @@ impl Post {
         let (gone, kept): (Vec<_>, Vec<_>) = entries.into_iter().partition(|(pair, _)| is_done(pair));
         let gone: Vec<(String, String)> = gone.into_iter().flat_map(|(_, entries)| entries).collect();
         self.stuck += kept.iter().map(|(_, entries)| entries.len()).sum::<usize>();
-        consume(work, capture, step, (&gone, &at_file.unwrap_or_default()))?;
+        consume(work, capture, step, &gone, &at_file.unwrap_or_default())?;
         reach(points::CONSUMED)?;
         self.vacuum(work, capture, gone.len())?;
         let was_full = rows.len() == BATCH;
@@ -410,7 +411,8 @@ fn consume(
     work: &mut PostWork<'_>,
     capture: Capture,
     step: i64,
-    (entries, file): (&[(String, String)], &str),
+    entries: &[(String, String)],
+    file: &str,
 ) -> Result<()> {
     let (places, xids): (Vec<String>, BTreeSet<String>) = entries.iter().cloned().unzip();
     let xids: Vec<String> = xids.into_iter().collect();

@@ -143,7 +143,7 @@ impl LookupTurns {
         for only_prepare in [true, false] {
             for (lookup, source, progress) in &catalog.lookups {
                 for progress in progress {
-                    self.serve(&catalog, (lookup, source, progress), only_prepare);
+                    self.serve(&catalog, lookup, source, progress, only_prepare);
                 }
             }
         }
@@ -196,10 +196,11 @@ impl LookupTurns {
     fn serve(
         &mut self,
         catalog: &Catalog,
-        of: (&Lookup, &LookupSource, &LookupProgress),
+        lookup: &Lookup,
+        source: &LookupSource,
+        progress: &LookupProgress,
         only_prepare: bool,
     ) {
-        let (lookup, source, progress) = of;
         let Some(shard) = catalog.shards.get(&progress.shard_key) else { return };
         let at = self.posts.entry((source.token.clone(), progress.shard_key.clone())).or_default();
         if !at.due.is_now() {
@@ -237,7 +238,8 @@ impl LookupTurns {
                     lookup::report(
                         &lookup.name,
                         &shard.shard_key,
-                        (turn.waiting, turn.lag_seconds),
+                        turn.waiting,
+                        turn.lag_seconds,
                         turn.waits_for.as_deref(),
                     );
                 });

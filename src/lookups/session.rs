@@ -2,12 +2,12 @@
 
 use crate::agent::error::{Result, SplitError};
 use crate::agent::lookup::WatchedColumn;
+use crate::agent::table_names::TableNames;
 use crate::agent::{self, catalogs, reading, session, untrusted_code};
 use crate::catalog::shard::Shard;
 use crate::catalog::trusted_owner;
 use crate::guc;
 use crate::remote::Connection;
-use crate::remote::quote::text_array;
 use crate::remote::result::Rows;
 use crate::server::txn::transaction;
 use std::collections::HashMap;
@@ -130,7 +130,7 @@ impl SessionLook {
         let error = match connection.run_for_each(&format!("{lock}; {code}")) {
             Ok(answers) => {
                 let code = answers.first().and_then(Rows::scalar).unwrap_or_default();
-                return self.require_none(connection, watched, (code, trusted)).map(|()| true);
+                return self.require_none(connection, watched, code, trusted).map(|()| true);
             }
             Err(error) => error,
         };
@@ -140,7 +140,7 @@ impl SessionLook {
         }
         if error.is_verdict() {
             // What cannot be locked is code of another role, or another server.
-            untrusted_code::refuse(connection, names(watched), trusted)?;
+            untrusted_code::refuse(connection, &names(watched), trusted)?;
         }
         Err(error.into())
     }
@@ -151,25 +151,25 @@ impl SessionLook {
         &mut self,
         connection: &mut Connection,
         watched: &WatchedColumn,
-        (code, trusted): (&str, &[String]),
+        code: &str,
+        trusted: &[String],
     ) -> Result<()> {
         let (table, code) = (watched.qualified(), (code.to_owned(), trusted.to_vec()));
         if self.0.get(&table) != Some(&code) {
-            untrusted_code::refuse(connection, names(watched), trusted)?;
+            untrusted_code::refuse(connection, &names(watched), trusted)?;
             self.0.insert(table, code);
         }
         Ok(())
     }
 }
 
-fn names(watched: &WatchedColumn) -> (Vec<String>, Vec<String>) {
-    (vec![watched.schema.clone()], vec![watched.table.clone()])
+fn names(watched: &WatchedColumn) -> TableNames {
+    TableNames::one(&watched.schema, &watched.table)
 }
 
 /// Returns statements for what the table could run, as one number; one of them gives rows.
 fn code_statements(connection: &mut Connection, watched: &WatchedColumn) -> Result<String> {
-    let (schemas, tables) = names(watched);
-    let lists = [schemas, tables].map(|list| text_array(&list));
+    let lists = names(watched).lists();
     let none = Some("{}");
     let parameters = [Some(lists[0].as_str()), Some(lists[1].as_str()), none, none, none];
     Ok(catalogs::statements(connection, "code", &agent::CODE, &parameters)?)

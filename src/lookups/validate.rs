@@ -25,7 +25,7 @@ pub fn ask(
     let watched = source.on(&shard);
     let mut found = vec![false; pairs.len()];
     let asked: Vec<NumberedPair<'_>> = pairs.iter().copied().enumerate().collect();
-    if !find(sessions, (&shard, &watched), &asked, &mut found)? {
+    if !find(sessions, &shard, &watched, &asked, &mut found)? {
         return Ok(None);
     }
     // Rows of transactions that commit without waiting for the disk were seen all the same, so the log is flushed.
@@ -42,7 +42,8 @@ type NumberedPair<'a> = (usize, &'a LookupPair);
 /// one, and the others are asked for all the same. Returns false if there is no such table.
 fn find(
     sessions: &mut LookupSessions,
-    (shard, watched): (&Shard, &WatchedColumn),
+    shard: &Shard,
+    watched: &WatchedColumn,
     asked: &[NumberedPair<'_>],
     found: &mut [bool],
 ) -> Result<bool> {
@@ -69,8 +70,8 @@ fn find(
         return if first.is_empty() {
             Ok(true)
         } else {
-            Ok(find(sessions, (shard, watched), first, found)?
-                && find(sessions, (shard, watched), second, found)?)
+            Ok(find(sessions, shard, watched, first, found)?
+                && find(sessions, shard, watched, second, found)?)
         };
     };
     for number in answer.rows.iter().flatten().flatten() {

@@ -2,11 +2,12 @@
 
 use super::session::{self, MoveSession};
 use crate::agent::shape::TableShape;
+use crate::agent::table_names::TableNames;
 use crate::agent::{catalogs, observe};
 use crate::catalog::table_policy::{TableName, TablePolicy};
 use crate::error::Failure;
 use crate::remote::RemoteError;
-use crate::remote::quote::{ident, text_array};
+use crate::remote::quote::ident;
 use crate::remote::template::{fill, texts};
 use serde::Deserialize;
 
@@ -61,27 +62,24 @@ impl ForeignKey {
     }
 }
 
-/// Returns schema and name of each of the tables on a shard.
-fn places(session: &MoveSession, tables: &[TablePolicy]) -> (Vec<String>, Vec<String>) {
-    tables.iter().map(|policy| TableName::of(&policy.table_name).on(&session.shard.namespace)).unzip()
+/// Returns the names of the tables on a shard.
+fn places(session: &MoveSession, tables: &[TablePolicy]) -> TableNames {
+    tables.iter().map(|policy| TableName::of(&policy.table_name).on(&session.shard.namespace)).collect()
 }
 
 pub fn look(session: &mut MoveSession, tables: &[TablePolicy]) -> Result<MisplacedFacts, Failure> {
-    let (schemas, names) = places(session, tables);
+    let places = places(session, tables);
     let columns: Vec<String> = tables.iter().map(|policy| policy.shard_by.clone()).collect();
-    let qualified: Vec<String> = schemas
-        .iter()
-        .zip(&names)
-        .map(|(schema, name)| format!("{}.{}", ident(schema), ident(name)))
-        .collect();
+    let qualified: Vec<String> =
+        (0..tables.len()).filter_map(|position| places.qualified(position)).collect();
     let connection = &mut session.connection;
     // This is read first: it shows changes that come later.
     let seen = connection.run(&session::seen(&qualified))?.scalar().unwrap_or_default().to_owned();
-    let shapes = observe::tables(connection, [&schemas, &names, &columns])?.tables;
+    let shapes = observe::tables(connection, &places, &columns)?.tables;
     if shapes.len() != tables.len() {
         return Err(RemoteError::unreadable(connection.shard(), "its tables").into());
     }
-    let lists = [text_array(&schemas), text_array(&names), text_array(&columns)];
+    let lists = places.lists_with(&columns);
     let [schemas, names, columns] = lists.each_ref().map(|list| Some(list.as_str()));
     let query = include_str!("../../sql/check/foreign_keys.sql");
     let found = catalogs::ask(connection, query, &[schemas, names, columns, Some("true")])?;

@@ -1,12 +1,13 @@
 //! The sequences that fill columns of a keyspace's tables on one shard.
 
 use crate::agent::error::Result;
+use crate::agent::table_names::TableNames;
 use crate::agent::{catalogs, session};
 use crate::catalog::database_location::ITSELF;
 use crate::catalog::shard::Shard;
 use crate::catalog::table_policy::{TableName, TablePolicy};
 use crate::numbers::progression::Numbers;
-use crate::remote::quote::{array_of, literal, text_array};
+use crate::remote::quote::{array_of, literal};
 use crate::remote::{Connection, RemoteError};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
@@ -56,9 +57,7 @@ pub struct OnShard {
     /// Identifies the database and its running server.
     place: String,
     pub sequences: Vec<ShardSequence>,
-    /// The schemas and the names of the tables, in their order.
-    pub schemas: Vec<String>,
-    pub names: Vec<String>,
+    pub tables: TableNames,
 }
 
 impl OnShard {
@@ -77,10 +76,9 @@ pub fn look(shard: Shard, tables: &[TablePolicy], deadline: Instant) -> Result<O
         let name = TableName::parse(&table.table_name)?;
         Some((name.on(&shard.namespace), table.shard_by.clone()))
     });
-    let ((schemas, names), columns): ((Vec<String>, Vec<String>), Vec<String>) = named.unzip();
-    let lists = [text_array(&schemas), text_array(&names), text_array(&columns)];
-    let sequences = of_tables(&mut session, &lists)?;
-    Ok(OnShard { shard, session, place, sequences, schemas, names })
+    let (tables, columns): (TableNames, Vec<String>) = named.unzip();
+    let sequences = of_tables(&mut session, &tables.lists_with(&columns))?;
+    Ok(OnShard { shard, session, place, sequences, tables })
 }
 
 /// Identifies the database and the running server of a session: a copy of a disk only differs in the time of its

@@ -2,6 +2,7 @@
 
 use crate::agent::error::Result;
 use crate::agent::reading;
+use crate::agent::table_names::TableNames;
 use crate::catalog::trusted_owner;
 use crate::numbers::introspect::{NumberColumn, OnShard, ShardSequence};
 use crate::remote::quote::ident;
@@ -32,16 +33,14 @@ pub fn look(shards: &mut [OnShard]) -> Result<()> {
     let mut behind = Vec::new();
     for on in shards.iter_mut() {
         let trusted = in_one(|| trusted_owner::of(&on.shard));
-        let tables = (on.schemas.clone(), on.names.clone());
-        let tables_there = NumberTables { schemas: &on.schemas, names: &on.names };
-        let sequences = &mut on.sequences;
+        let (tables, sequences) = (&on.tables, &mut on.sequences);
         // A shard without the tables has no such sequences.
         if sequences.is_empty() {
             continue;
         }
         behind.extend(reading::within(&mut on.session, tables, &trusted, |session| {
-            greatest(session, &tables_there, sequences)?;
-            Ok(those_behind(session, &tables_there, &to_come, sequences)?)
+            greatest(session, tables, sequences)?;
+            Ok(those_behind(session, tables, &to_come, sequences)?)
         })?);
     }
     for (at, number) in behind {
@@ -68,26 +67,15 @@ pub fn range_to_come(sequence: &ShardSequence) -> Option<[i64; 2]> {
     (is_own && first <= numbers.max).then_some([first, numbers.max])
 }
 
-struct NumberTables<'a> {
-    schemas: &'a [String],
-    names: &'a [String],
-}
-
-impl NumberTables<'_> {
-    fn name(&self, position: usize) -> Option<String> {
-        Some(format!("{}.{}", ident(self.schemas.get(position)?), ident(self.names.get(position)?)))
-    }
-}
-
 fn greatest(
     session: &mut Connection,
-    tables: &NumberTables<'_>,
+    tables: &TableNames,
     sequences: &mut [ShardSequence],
 ) -> std::result::Result<(), RemoteError> {
     let mut queries = Vec::new();
     for (number, sequence) in sequences.iter().enumerate() {
         for (position, column) in &sequence.sought {
-            let Some(table) = tables.name(*position) else { continue };
+            let Some(table) = tables.qualified(*position) else { continue };
             let column = ident(column);
             queries.push(format!(
                 "(SELECT {number}, pg_catalog.max(t.{column})::pg_catalog.numeric::pg_catalog.text FROM {table} t)"
@@ -112,7 +100,7 @@ fn greatest(
 /// Returns the sequences whose future numbers are in rows of this shard, with the greatest of these numbers.
 fn those_behind(
     session: &mut Connection,
-    tables: &NumberTables<'_>,
+    tables: &TableNames,
     to_come: &[RowsToCome],
     sequences: &[ShardSequence],
 ) -> std::result::Result<Vec<(usize, i64)>, RemoteError> {
@@ -121,7 +109,7 @@ fn those_behind(
     let mut queries = Vec::new();
     for (number, RowsToCome { columns, range, .. }) in to_come.iter().enumerate() {
         for (position, column) in columns.iter().filter(has_rows) {
-            let Some(table) = tables.name(*position) else { continue };
+            let Some(table) = tables.qualified(*position) else { continue };
             queries.push(format!("(SELECT {number}, {})", greatest_within(&table, column, *range)));
         }
     }

@@ -3,6 +3,7 @@
 
 use super::locks::{self, Mode};
 use super::{error, free_slots, quota, settle, slot};
+use crate::catalog::routing::RoutedEntries;
 use crate::catalog::shard::{self, POSTGRES, Shard};
 use crate::catalog::split_state::IS_UNDECIDED;
 use crate::error::Failure;
@@ -19,29 +20,25 @@ fn split_key(split_id: i64, keyspace: &str, key: &str) -> String {
     format!("split {split_id}: {keyspace}/{key}")
 }
 
-/// Updates slots when routing changes: keys leave their shards and move to others, given as keys and, in the same
-/// order, shards. The caller holds the keyspace's lock.
+/// Updates slots when routing changes: keys leave their shards and move to others. The caller holds the keyspace's
+/// lock.
 pub fn routed(
     keyspace: &str,
     old: &[String],
-    new: (&[String], &[String]),
+    new: RoutedEntries<'_>,
     split_id: Option<i64>,
 ) -> Result<(), Failure> {
     settle::release_confirmed(POSTGRES, old.iter().map(|key| logical_key(keyspace, key)).collect());
     if let Some(split_id) = split_id {
         confirm_for_split(split_id, keyspace);
     }
-    let mut by_shard: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-    for (key, shard) in new.0.iter().zip(new.1) {
-        by_shard.entry(shard).or_default().push(key);
-    }
     // Keys that a split has moved are on the target already: each takes its slot, even beyond capacity and quota.
     let forced = split_id.is_some();
     let mut wanted = Vec::new();
-    for (shard_key, keys) in by_shard {
+    for (shard_key, keys) in new.by_shard() {
         let shard = shard::by_key(shard_key)?;
         if shard.capacity.is_some() {
-            let missing = without_slot(keyspace, &keys);
+            let missing = without_slot(keyspace, keys);
             if !forced {
                 count_quotas(&missing)?;
             }
@@ -56,8 +53,7 @@ pub fn routed(
     Ok(())
 }
 
-fn without_slot(keyspace: &str, keys: &[&str]) -> Vec<String> {
-    let keys: Vec<String> = keys.iter().map(|key| (*key).to_owned()).collect();
+fn without_slot(keyspace: &str, keys: Vec<String>) -> Vec<String> {
     sql::read_column(
         "SELECT k.key FROM unnest($2) k (key)
           WHERE NOT EXISTS (SELECT 1 FROM shardmaster.shard_reservation r
@@ -148,7 +144,7 @@ pub fn reserve_for_split(
     keyspace: &str,
     keys: &[String],
 ) -> Result<(), Failure> {
-    reserve(split_id, target, (keyspace, keys), false)
+    reserve(split_id, target, keyspace, keys, false)
 }
 
 /// Reserves slots for a split that had them before, even beyond the free ones.
@@ -158,13 +154,14 @@ pub fn reserve_beyond_for_split(
     keyspace: &str,
     keys: &[String],
 ) -> Result<(), Failure> {
-    reserve(split_id, target, (keyspace, keys), true)
+    reserve(split_id, target, keyspace, keys, true)
 }
 
 fn reserve(
     split_id: i64,
     target: &Shard,
-    (keyspace, keys): (&str, &[String]),
+    keyspace: &str,
+    keys: &[String],
     beyond: bool,
 ) -> Result<(), Failure> {
     if target.capacity.is_none() {

@@ -94,7 +94,7 @@ pub fn other_count(shard: &str, found: usize, declared: usize) -> Failure {
         .hint("Name the columns in the statement. Shards may have different ones.")
 }
 
-pub fn other_columns((shard, columns): (&str, &str), (first, others): (&str, &str)) -> Failure {
+pub fn other_columns(shard: &str, columns: &str, first: &str, others: &str) -> Failure {
     let message =
         format!("shard \"{shard}\" returns the columns {columns}, and shard \"{first}\" returns {others}");
     Failure::new(DATATYPE_MISMATCH, message).hint("Name the columns in the statement instead of *.")

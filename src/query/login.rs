@@ -5,7 +5,7 @@ use crate::agent::session;
 use crate::catalog::caller::Caller;
 use crate::catalog::database_location;
 use crate::catalog::keychain;
-use crate::catalog::login::{self as stored, Login};
+use crate::catalog::login::{self as stored, Login, LoginRole};
 use crate::catalog::name;
 use crate::catalog::shard::{self, Shard};
 use crate::error::{Failure, SqlState, invalid};
@@ -13,7 +13,6 @@ use crate::remote::RemoteError;
 use crate::remote::conninfo::Conninfo;
 use crate::remote::params::Params;
 use crate::words::quoted;
-use pgrx::pg_sys;
 use std::time::Duration;
 
 /// The keywords of an endpoint that determine the mover's identity.
@@ -76,13 +75,13 @@ fn require_no_mover(shard: &Shard, username: &str) -> Result<String, Failure> {
 }
 
 /// Returns the role whose logins the caller uses: its own, or those of the only one whose rights it has.
-pub fn role_of(caller: &Caller) -> Result<(pg_sys::Oid, String), Failure> {
+pub fn role_of(caller: &Caller) -> Result<LoginRole, Failure> {
     let mut roles = stored::roles_of(caller);
     match (roles.pop(), roles.is_empty()) {
         (Some(role), true) => Ok(role),
         (None, _) => Err(error::no_login(&caller.name())),
-        (Some((_, last)), false) => {
-            let names = roles.iter().map(|(_, name)| name).chain([&last]);
+        (Some(last), false) => {
+            let names = roles.iter().chain([&last]).map(|role| &role.name);
             Err(error::several_logins(&caller.name(), &quoted(names)))
         }
     }
@@ -103,14 +102,14 @@ pub struct Entrance {
 pub type LoginWay = (Entrance, Result<Params, RemoteError>);
 
 /// Returns how a role reaches a shard. A command for its credential is waited for as long as the shard is.
-pub fn entrance(role: &(pg_sys::Oid, String), shard: &Shard, limit: Duration) -> Result<LoginWay, Failure> {
-    known(role, shard).map(|entrance| way(entrance, &role.1, limit))
+pub fn entrance(role: &LoginRole, shard: &Shard, limit: Duration) -> Result<LoginWay, Failure> {
+    known(role, shard).map(|entrance| way(entrance, &role.name, limit))
 }
 
 /// Returns what the master knows of it.
-pub fn known((role, name): &(pg_sys::Oid, String), shard: &Shard) -> Result<Entrance, Failure> {
-    let Some(login) = stored::of(*role, shard) else {
-        return Err(error::no_login_for(name, &shard.shard_key));
+pub fn known(role: &LoginRole, shard: &Shard) -> Result<Entrance, Failure> {
+    let Some(login) = stored::of(role.id, shard) else {
+        return Err(error::no_login_for(&role.name, &shard.shard_key));
     };
     let mover = require_no_mover(shard, &login.username)?;
     let others = database_location::namespaces_beside(shard);

@@ -134,13 +134,9 @@ impl RecordShape {
     }
 
     /// Returns a row of a shard, whose number shows whether its columns were checked before.
-    pub fn row(
-        &mut self,
-        (number, shard): (usize, &str),
-        row: &ShardRow,
-    ) -> Result<pg_sys::HeapTuple, Failure> {
+    pub fn row(&mut self, number: usize, shard: &str, row: &ShardRow) -> Result<pg_sys::HeapTuple, Failure> {
         if self.compared.is_new(number) {
-            self.compare((number, shard), row)?;
+            self.compare(number, shard, row)?;
         }
         let order = self.orders.get(&number);
         let mut values: Vec<*mut c_char> = Vec::with_capacity(self.columns.len());
@@ -166,7 +162,7 @@ impl RecordShape {
         unsafe { pg_sys::BuildTupleFromCStrings(self.meta, values.as_mut_ptr()) }
     }
 
-    fn compare(&mut self, (number, shard): (usize, &str), row: &ShardRow) -> Result<(), Failure> {
+    fn compare(&mut self, number: usize, shard: &str, row: &ShardRow) -> Result<(), Failure> {
         let (found, declared) = (row.columns(), self.count());
         if found != declared {
             return Err(error::other_count(shard, found, declared));
@@ -201,7 +197,7 @@ impl RecordShape {
         if first.is_by_names == order.is_some() && (order.is_some() || first.names == names) {
             return Ok(order);
         }
-        Err(error::other_columns((shard, &names.join(", ")), (&first.shard, &first.names.join(", "))))
+        Err(error::other_columns(shard, &names.join(", "), &first.shard, &first.names.join(", ")))
     }
 }
 

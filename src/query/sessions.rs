@@ -151,17 +151,12 @@ impl QuerySessions {
         (shard, failure.hint(hint))
     }
 
-    /// Returns shards that have failed since the last call, if failures are reported: which one, why, and whether the
-    /// server itself has reported the error.
-    pub fn failures(&mut self) -> Vec<(usize, Failure, bool)> {
+    /// Returns shards that have failed since the last call, if failures are reported: which one, and why.
+    pub fn failures(&mut self) -> Vec<(usize, Failure)> {
         let refused = std::mem::take(&mut self.refused);
         let found = self.fan.failures();
-        let reason = |(number, error): (usize, RemoteError)| {
-            let is_said = error.sqlstate.is_some();
-            (number, self.failure(number, error).1, is_said)
-        };
-        let refused = refused.into_iter().map(|(number, why)| (number, why, true));
-        refused.chain(found.into_iter().map(reason)).collect()
+        let reason = |(number, error): (usize, RemoteError)| (number, self.failure(number, error).1);
+        refused.into_iter().chain(found.into_iter().map(reason)).collect()
     }
 
     /// Whether a shard's encoding may lack characters.

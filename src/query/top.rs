@@ -101,7 +101,7 @@ impl TopQuery<'_> {
         }
         let shard_of = |number: usize| places.get(number).map_or(String::new(), |place| place.0.clone());
         let silent = sessions.failures().into_iter();
-        let silent = silent.map(|(number, why, _)| Silent { shard: shard_of(number), why }).collect();
+        let silent = silent.map(|(number, why)| Silent { shard: shard_of(number), why }).collect();
         Ok((self.chosen(&prepared.keyspace, all), silent))
     }
 

@@ -33,7 +33,7 @@ pub fn require_followed(
             continue;
         }
         let Some(member) = tables.get(other.position) else { continue };
-        return Err(of_another(session.shard(), set, (member, place), other.origin));
+        return Err(of_another(session.shard(), set, member, place, other.origin));
     }
     Ok(())
 }
@@ -73,9 +73,9 @@ struct Other {
 }
 
 fn others(session: &mut Connection, tables: &[Member], place: &ReferencePlace) -> Result<Vec<Other>> {
-    let (schemas, rels) = names(tables, &place.shard);
+    let lists = names(tables, &place.shard).lists();
     let query = include_str!("../../sql/reference/others.sql");
-    let found = session.query(query, &[Some(&text_array(&schemas)), Some(&text_array(&rels))])?;
+    let found = session.query(query, &[Some(&lists[0]), Some(&lists[1])])?;
     let other = |row: Vec<Option<String>>| {
         let [position, token, origin] = <[_; 3]>::try_from(row).ok()?;
         Some(Other { position: position?.parse::<usize>().ok()?.checked_sub(1)?, token: token?, origin })
@@ -86,7 +86,8 @@ fn others(session: &mut Connection, tables: &[Member], place: &ReferencePlace) -
 fn of_another(
     shard: &str,
     set: &ReferenceSet,
-    (member, place): (&Member, &ReferencePlace),
+    member: &Member,
+    place: &ReferencePlace,
     origin: Option<String>,
 ) -> SplitError {
     let table = full_name(member, place);

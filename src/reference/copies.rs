@@ -41,7 +41,7 @@ fn attached(
     if end == SetEnd::Copy {
         conflict::require_remembered(&mut session, set, place)?;
     }
-    install::attach(&mut session, set, (place, end), by, Takes::ToFollow)?;
+    install::attach(&mut session, set, place, end, by, Takes::ToFollow)?;
     Ok(session)
 }
 
@@ -53,8 +53,8 @@ pub fn remove(
     by: &ReferenceWorker<'_>,
 ) -> Result<()> {
     let mut session = open(set, place, end, purpose(end))?;
-    let is_known = install::attach(&mut session, set, (place, end), by, Takes::ToEnd)?;
-    install::remove(&mut session, set, (place, end), is_known)
+    let is_known = install::attach(&mut session, set, place, end, by, Takes::ToEnd)?;
+    install::remove(&mut session, set, place, end, is_known)
 }
 
 #[derive(Default)]

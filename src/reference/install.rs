@@ -30,7 +30,8 @@ fn is_on(tables: &[String]) -> String {
 pub fn attach(
     session: &mut Connection,
     set: &ReferenceSet,
-    (place, end): (&ReferencePlace, SetEnd),
+    place: &ReferencePlace,
+    end: SetEnd,
     by: &ReferenceWorker<'_>,
     takes: Takes,
 ) -> Result<bool> {
@@ -132,7 +133,8 @@ pub fn guard(session: &mut Connection, set: &ReferenceSet, member: &Member, tabl
 pub fn remove(
     session: &mut Connection,
     set: &ReferenceSet,
-    (place, end): (&ReferencePlace, SetEnd),
+    place: &ReferencePlace,
+    end: SetEnd,
     is_known: bool,
 ) -> Result<()> {
     // This is noted before clients may write to them: a master that is restored to an earlier time learns of it.

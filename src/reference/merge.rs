@@ -86,14 +86,14 @@ impl ReferenceTable {
                     "COPY (SELECT {keys} FROM {queue} WHERE {condition} AND k1 IS NOT NULL) TO STDOUT"
                 );
                 let into = format!("COPY {} FROM STDIN", self.temporary("keys"));
-                self.pipe((origin, &out), (shard, &into), bounds())?;
+                self.pipe(origin, &out, shard, &into, bounds())?;
                 let changed = self.is_changed("t", "q");
                 format!(" WHERE EXISTS (SELECT 1 FROM {queue} q WHERE {condition} AND {changed})")
             }
         };
         let out = format!("COPY (SELECT {columns} FROM ONLY {} t{condition}) TO STDOUT", self.from);
         let into = format!("COPY {} FROM STDIN", self.temporary("new"));
-        let copied = self.pipe((origin, &out), (shard, &into), bounds())?;
+        let copied = self.pipe(origin, &out, shard, &into, bounds())?;
         if copied >= MANY {
             shard.run(&format!("ANALYZE {}", self.temporary("new")))?;
         }
@@ -102,8 +102,10 @@ impl ReferenceTable {
 
     fn pipe(
         &self,
-        (origin, out): (&mut Connection, &str),
-        (shard, into): (&mut Connection, &str),
+        origin: &mut Connection,
+        out: &str,
+        shard: &mut Connection,
+        into: &str,
         bounds: Bounds,
     ) -> Result<u64> {
         let copied = pipe::statements(origin, out, shard, into, bounds);

@@ -165,7 +165,7 @@ fn follow_origin(
     if pulse.is_full {
         copies.values_mut().for_each(|copy| copy.has_all_of = None);
     }
-    let entries = step_on_each(set, (origin, copies), by, &pulse, began)?;
+    let entries = step_on_each(set, origin, copies, by, &pulse, began)?;
     for place in &set.copies {
         let Some(copy) = copies.get_mut(&place.shard.shard_key) else { continue };
         if place.shard.status == ShardStatus::Disabled {
@@ -185,7 +185,8 @@ fn follow_origin(
 /// that has taken over, are returned; those of a copy are kept with it.
 fn step_on_each(
     set: &ReferenceSet,
-    (origin, copies): (&mut ReferenceOrigin, &mut BTreeMap<String, ReferenceCopy>),
+    origin: &mut ReferenceOrigin,
+    copies: &mut BTreeMap<String, ReferenceCopy>,
     by: &ReferenceWorker<'_>,
     pulse: &Pulse,
     began: SystemTime,

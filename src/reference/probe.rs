@@ -1,6 +1,7 @@
 //! The structure of reference tables on a shard now.
 
 use crate::agent::error::SplitError;
+use crate::agent::table_names::TableNames;
 use crate::agent::{self, catalogs, reference};
 use crate::catalog::reference::{Member, ReferenceSet};
 use crate::catalog::shard::Shard;
@@ -71,9 +72,9 @@ pub fn not_restored(connection: &Connection) -> SplitError {
     SplitError::Retry(format!("the state of the reference tables on shard \"{shard}\" to be restored"))
 }
 
-/// Returns the tables of a set by their names on a shard: schemas and names.
-pub fn names(tables: &[Member], shard: &Shard) -> (Vec<String>, Vec<String>) {
-    tables.iter().map(|member| (member.schema(shard), member.name.name.clone())).unzip()
+/// Returns the tables of a set by their names on a shard.
+pub fn names(tables: &[Member], shard: &Shard) -> TableNames {
+    tables.iter().map(|member| (member.schema(shard), member.name.name.clone())).collect()
 }
 
 /// Returns the names, qualified and quoted.
@@ -84,10 +85,9 @@ pub fn qualified(tables: &[Member], shard: &Shard) -> Vec<String> {
 
 /// Returns schemas, names, and the prefixes of triggers' names.
 fn lists(set: &ReferenceSet, tables: &[Member], shard: &Shard) -> [String; 3] {
-    let (schemas, names) = names(tables, shard);
     let prefixes: Vec<String> =
         tables.iter().map(|member| reference::trigger_prefix(set.id, member.ordinal)).collect();
-    [text_array(&schemas), text_array(&names), text_array(&prefixes)]
+    names(tables, shard).lists_with(&prefixes)
 }
 
 /// Returns the statements of the query, of which one gives rows.

@@ -67,7 +67,7 @@ pub fn step(task: &Task<'_>, origin: &mut ReferenceOrigin, copy: &mut ReferenceC
             let (moment, there) = begin_origin(task, reader, &progress)?;
             reach(points::SNAPSHOT)?;
             if known.there == there && known.here == here {
-                return carry_out(task, (reader, control, session), known, (progress, moment));
+                return carry_out(task, reader, control, session, known, progress, moment);
             }
             reader.run("ROLLBACK")?;
             session.run("ROLLBACK")?;
@@ -241,7 +241,7 @@ fn look_through(
         let shards = [set.origin.shard.shard_key.as_str(), place.shard.shard_key.as_str()];
         pairs.push(ReferenceTable::of(member, [(from, shards[0]), (to, shards[1])])?);
     }
-    table::find_references(session, set, (tables, place), &mut pairs)?;
+    table::find_references(session, set, tables, place, &mut pairs)?;
     Ok(FitTables { there, here, pairs })
 }
 
@@ -254,13 +254,14 @@ fn why_all(progress: &ReferenceProgress, moment: &Moment) -> bool {
         || !moment.is_whole
 }
 
-type ReferenceSessions<'a> = (&'a mut Connection, &'a mut Connection, &'a mut Connection);
-
 fn carry_out(
     task: &Task<'_>,
-    (reader, control, session): ReferenceSessions<'_>,
+    reader: &mut Connection,
+    control: &mut Connection,
+    session: &mut Connection,
     known: &FitTables,
-    (progress, moment): (ReferenceProgress, Moment),
+    progress: ReferenceProgress,
+    moment: Moment,
 ) -> Result<Stepped> {
     if !moment.is_open {
         return Err(SplitError::Retry("the queues of changes to be opened again: one was full".into()));

@@ -7,7 +7,7 @@ use crate::catalog::reference::{Member, ReferencePlace, ReferenceSet};
 use crate::catalog::shard::Shard;
 use crate::error::SqlState;
 use crate::reference::probe::{names, qualified};
-use crate::remote::quote::{ident, text_array};
+use crate::remote::quote::ident;
 use crate::remote::{Connection, RemoteError};
 use crate::split::references::Reference;
 use serde::Deserialize;
@@ -53,10 +53,9 @@ pub fn look(
     place: &ReferencePlace,
     is_copy: bool,
 ) -> Result<Vec<ReferenceSide>> {
-    let (schemas, rels) = names(tables, &place.shard);
-    untrusted_code::refuse(session, (schemas.clone(), rels.clone()), &place.trusted)?;
-    let columns = vec![String::new(); rels.len()];
-    let shapes = observe::tables(session, [&schemas, &rels, &columns])?.tables;
+    let named = names(tables, &place.shard);
+    untrusted_code::refuse(session, &named, &place.trusted)?;
+    let shapes = observe::tables(session, &named, &vec![String::new(); tables.len()])?.tables;
     let full = qualified(tables, &place.shard);
     for (shape, name) in shapes.iter().zip(&full) {
         if shape.oid.is_none() {
@@ -69,7 +68,7 @@ pub fn look(
         }
     }
     let is_copy = if is_copy { "true" } else { "false" };
-    let lists = [text_array(&schemas), text_array(&rels)];
+    let lists = named.lists();
     let query = include_str!("../../sql/reference/table.sql");
     let answer = catalogs::ask(session, query, &[Some(&lists[0]), Some(&lists[1]), Some(is_copy)])?;
     let told: Vec<TableTold> = serde_json::from_str(answer.scalar().unwrap_or_default())
@@ -166,12 +165,11 @@ impl ReferenceTable {
 pub fn find_references(
     session: &mut Connection,
     set: &ReferenceSet,
-    (tables, place): (&[Member], &ReferencePlace),
+    tables: &[Member],
+    place: &ReferencePlace,
     pairs: &mut [ReferenceTable],
 ) -> Result<()> {
-    let (schemas, rels) = names(tables, &place.shard);
-    let none = vec![String::new(); rels.len()];
-    let lists = [text_array(&schemas), text_array(&rels), text_array(&none)];
+    let lists = names(tables, &place.shard).lists_with(&vec![String::new(); tables.len()]);
     let [schemas, rels, none] = lists.each_ref().map(|list| Some(list.as_str()));
     let query = include_str!("../../sql/check/foreign_keys.sql");
     let found = catalogs::ask(session, query, &[schemas, rels, none, Some("true")])?;

@@ -20,7 +20,8 @@ pub enum Gathered {
 pub fn gather(
     source: &mut Connection,
     outs: &[String],
-    (most, bounds): (usize, Bounds),
+    most: usize,
+    bounds: Bounds,
 ) -> Result<Gathered, (usize, RemoteError)> {
     source.send(&outs.join("; ")).map_err(|error| (0, error))?;
     let last = outs.len().saturating_sub(1);

@@ -256,7 +256,7 @@ impl<'a> RunningLane<'a> {
         let now = std::mem::replace(&mut self.now, Now::Starts { source: false, target: false });
         let (next, needs) = match now {
             Now::Starts { source, target } => {
-                start((self.source, self.target), (piece, self.lanes), (source, target))?
+                start(self.source, self.target, piece, self.lanes, source, target)?
             }
             Now::Moves(moving) => {
                 let before = moving.handed_on();
@@ -269,7 +269,7 @@ impl<'a> RunningLane<'a> {
             Now::Given(moving, rows) => given(self.source, moving, rows, which(self.pieces.len()))?,
             Now::Ends(moving, sent) => end(self.target, moving, sent)?,
             Now::Taken(moving, sent, rows) => {
-                match taken(self.target, (moving, sent, rows), which(self.pieces.len()))? {
+                match taken(self.target, moving, sent, rows, which(self.pieces.len()))? {
                     Ok(copied) => {
                         self.copied.push(copied);
                         self.pieces.pop_front();
@@ -338,9 +338,12 @@ fn of_target(ready: Ready) -> Option<Needs> {
 
 /// Waits until both sides report that their COPY has begun.
 fn start(
-    (source, target): (&mut Connection, &mut Connection),
-    (piece, lanes): (&CopyPiece<'_>, usize),
-    (mut source_has, mut target_has): (bool, bool),
+    source: &mut Connection,
+    target: &mut Connection,
+    piece: &CopyPiece<'_>,
+    lanes: usize,
+    mut source_has: bool,
+    mut target_has: bool,
 ) -> LaneStep {
     let mut needs = Needs::default();
     for (session, has, need) in [
@@ -439,7 +442,9 @@ type Waits = (Now, Option<Needs>);
 /// Reads the target's number of rows, which must be the same.
 fn taken(
     target: &mut Connection,
-    (moving, sent, rows): (MovingLane, u64, Option<u64>),
+    moving: MovingLane,
+    sent: u64,
+    rows: Option<u64>,
     which: Which,
 ) -> Result<Result<Copied, Waits>, RemoteError> {
     match answered(target, rows, which)? {

@@ -4,7 +4,7 @@ use super::change::replace;
 use super::{after_start, error, name_list};
 use crate::catalog::in_use;
 use crate::catalog::keyspace::{self, Keyspace, LockedKeyspace};
-use crate::catalog::routing::{self, RoutingChange};
+use crate::catalog::routing::{self, RoutedEntries, RoutingChange};
 use crate::catalog::shard::{self, Shard, ShardStatus};
 use crate::error::Failure;
 use std::collections::HashSet;
@@ -94,7 +94,7 @@ pub fn route(
     }
     let targets = vec![shard_key.to_owned(); changed.len()];
     let change = RoutingChange { reason, is_forced: force, ..RoutingChange::default() };
-    replace(keyspace, &changed, (&changed, &targets), change)
+    replace(keyspace, &changed, RoutedEntries { names: &changed, shards: &targets }, change)
 }
 
 /// Removes a key from routing.
@@ -106,5 +106,5 @@ pub fn unassign(key: String, keyspace: &str) -> Result<i64, Failure> {
     if routing::current(&keyspace.name, &keys).is_empty() {
         return Err(error::unknown_key(&keyspace.name, &keys.concat()));
     }
-    replace(&keyspace, &keys, (&[], &[]), RoutingChange::default())
+    replace(&keyspace, &keys, RoutedEntries::default(), RoutingChange::default())
 }

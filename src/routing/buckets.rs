@@ -4,7 +4,7 @@ use super::assign::{self, check_takes_keys};
 use super::change::replace;
 use super::{after_start, error};
 use crate::catalog::keyspace::{Keyspace, LockedKeyspace};
-use crate::catalog::routing::RoutingChange;
+use crate::catalog::routing::{RoutedEntries, RoutingChange};
 use crate::catalog::shard;
 use crate::error::Failure;
 use std::collections::BTreeSet;
@@ -40,7 +40,7 @@ pub fn assign_in_turn(keyspace: &LockedKeyspace, shards: &[String]) -> Result<()
     let shards: Vec<String> = shards.iter().cycle().take(names.len()).cloned().collect();
     // If shards know more of a keyspace of this name, it is created anew to take that over.
     let change = RoutingChange { reason: Some("keyspace added"), adopts: true, ..RoutingChange::default() };
-    replace(keyspace, &[], (&names, &shards), change).map(|_| ())
+    replace(keyspace, &[], RoutedEntries { names: &names, shards: &shards }, change).map(|_| ())
 }
 
 /// Routes one bucket to the shard.

@@ -2,22 +2,22 @@
 
 use super::{error, guarded, name_list};
 use crate::catalog::keyspace::{self, LockedKeyspace};
-use crate::catalog::routing::{self, RoutingChange};
-use crate::catalog::{event, misplaced_run, outdated, redirect, reference};
+use crate::catalog::reference::{self, UnfilledReference};
+use crate::catalog::routing::{self, RoutedEntries, RoutingChange};
+use crate::catalog::{event, misplaced_run, outdated, redirect};
 use crate::error::Failure;
 use crate::placement::tenants;
 use std::collections::BTreeSet;
 
-/// Creates one new version: closes the entries of `old` keys and opens those of the `new` ones, given as keys and, in
-/// the same order, shards. Slots of shards with a capacity are transferred with them. A guarded shard is told of them
-/// first. Returns the version.
+/// Creates one new version: closes the entries of `old` keys and opens the `new` ones. Slots of shards with a capacity
+/// are transferred with them. A guarded shard is told of them first. Returns the version.
 pub fn replace(
     keyspace: &LockedKeyspace,
     old: &[String],
-    new: (&[String], &[String]),
+    new: RoutedEntries<'_>,
     change: RoutingChange<'_>,
 ) -> Result<i64, Failure> {
-    require_not_held(&keyspace.name, old, new.0, change.split_id.is_none())?;
+    require_not_held(&keyspace.name, old, new.names, change.split_id.is_none())?;
     // A split checks its target itself: it tells the target when it opens it, and may have decided.
     if change.split_id.is_none() {
         match change {
@@ -25,7 +25,7 @@ pub fn replace(
             RoutingChange { is_forced: true, .. } => outdated::require_current_or_named(&keyspace.name)?,
             _ => outdated::require_current(&keyspace.name)?,
         }
-        require_filled(&keyspace.name, new.1)?;
+        require_filled(&keyspace.name, new.shards)?;
         guarded::admit(keyspace, old, new)?;
     }
     if keyspace.strategy.is_directory() {
@@ -36,7 +36,7 @@ pub fn replace(
     routing::insert_version(keyspace, old, new, version, &change);
     // A split admits its keys itself.
     if change.split_id.is_none() {
-        redirect::assigned(keyspace, new.0, new.1);
+        redirect::assigned(keyspace, new);
     }
     event::routing_changed(&keyspace.name, version);
     Ok(version)
@@ -47,7 +47,9 @@ fn require_filled(keyspace: &str, shards: &[String]) -> Result<(), Failure> {
     let shards: Vec<String> = shards.iter().collect::<BTreeSet<_>>().into_iter().cloned().collect();
     match reference::unfilled(keyspace, &shards) {
         None => Ok(()),
-        Some((table, shard, why)) => Err(error::no_reference_table(&shard, &table, why.as_deref())),
+        Some(UnfilledReference { table_name, shard, error: why }) => {
+            Err(error::no_reference_table(&shard, &table_name, why.as_deref()))
+        }
     }
 }
 
@@ -107,7 +109,7 @@ pub fn move_keys(
     let targets = vec![target.to_owned(); keys.len()];
     let change =
         RoutingChange { reason: Some(reason), split_id: Some(split_id), version, ..RoutingChange::default() };
-    replace(&keyspace, keys, (keys, &targets), change)
+    replace(&keyspace, keys, RoutedEntries { names: keys, shards: &targets }, change)
 }
 
 fn check_assigned(keyspace: &LockedKeyspace, keys: &[String]) -> Result<(), Failure> {

@@ -8,8 +8,9 @@ use crate::agent::state::{key_guard, master};
 use crate::catalog::guard_record;
 use crate::catalog::guard_record::GuardRecord;
 use crate::catalog::keyspace::LockedKeyspace;
+use crate::catalog::routing::{self, RoutedEntries};
 use crate::catalog::shard::{self, Shard};
-use crate::catalog::{routing, split};
+use crate::catalog::split;
 use crate::error::{Failure, SqlState, warn};
 use crate::guc;
 use crate::keys::interval::Interval;
@@ -23,11 +24,11 @@ use std::time::{Duration, Instant};
 const LONGEST_WAIT: Duration = Duration::from_secs(10);
 const FOR_EACH_ENTRY: Duration = Duration::from_millis(1);
 
-/// Tells guarded shards of entries that they get, in the same order, in the place of `old` ones.
+/// Tells guarded shards of entries that they get in the place of `old` ones.
 pub fn admit(
     keyspace: &LockedKeyspace,
     old: &[String],
-    (names, shards): (&[String], &[String]),
+    new: RoutedEntries<'_>,
 ) -> std::result::Result<(), Failure> {
     let guarded = guard_record::of_keyspace(&keyspace.name);
     if guarded.is_empty() {
@@ -37,7 +38,7 @@ pub fn admit(
         Some(_) => routing::current(&keyspace.name, old),
         None => HashMap::new(),
     };
-    for (shard_key, names) in routing::by_shard(names, shards) {
+    for (shard_key, names) in new.by_shard() {
         let shard = shard::by_key(shard_key)?;
         let names = gained(keyspace, &before, shard_key, names);
         if let Some(guard) =

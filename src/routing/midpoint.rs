@@ -2,6 +2,7 @@
 
 use super::{error, ranges};
 use crate::agent::error::SplitError;
+use crate::agent::table_names::TableNames;
 use crate::agent::{reading, session};
 use crate::catalog::caller::Caller;
 use crate::catalog::keyspace::{self, Keyspace};
@@ -22,13 +23,14 @@ const LONGEST_KEY: usize = 1 << 20;
 /// Returns a key that divides the range into halves.
 pub fn propose(
     keyspace: &str,
-    bounds: (Option<&str>, Option<&str>),
+    lower: Option<&str>,
+    upper: Option<&str>,
     by: &str,
     caller: &Caller,
 ) -> Result<String, Failure> {
     let keyspace = keyspace::find(keyspace)?;
     let of = ranges::order(&keyspace)?;
-    let range = Interval::new(keyspace.key_type(), bounds.0, bounds.1)?;
+    let range = Interval::new(keyspace.key_type(), lower, upper)?;
     let found = match by {
         "keyspace" => of.middle(range.lower.as_deref(), range.upper.as_deref()),
         "rows" => by_rows(&keyspace, of, &range, caller)?,
@@ -79,9 +81,9 @@ fn by_rows(
         return Ok(None);
     }
     // A query over them runs their code, already while it is planned.
-    let names = tables.iter().map(|(schema, name, _)| (schema.clone(), name.clone())).unzip();
+    let names: TableNames = tables.iter().map(|(schema, name, _)| (schema.clone(), name.clone())).collect();
     let collate = if of == Ordered::Text { " COLLATE pg_catalog.\"C\"" } else { "" };
-    let rows = reading::within(&mut connection, names, &trusted_owner::of(&shard), |connection| {
+    let rows = reading::within(&mut connection, &names, &trusted_owner::of(&shard), |connection| {
         let mut parts = Vec::new();
         for (schema, name, shard_by) in &tables {
             let table = format!("{}.{}", ident(schema), ident(name));

@@ -4,7 +4,7 @@ use super::after_start;
 use super::assign::{canonical_keys, check_directory};
 use super::change::replace;
 use crate::catalog::reference;
-use crate::catalog::routing::{self, RoutingChange};
+use crate::catalog::routing::{self, RoutedEntries, RoutingChange};
 use crate::catalog::shard::{self, POSTGRES, Shard};
 use crate::error::Failure;
 use crate::placement::choose::{self, PlacementStrategy};
@@ -35,7 +35,7 @@ pub fn place(tenant: String, strategy: PlacementStrategy, keyspace: &str) -> Res
         };
         let target = vec![shard.shard_key.clone()];
         let change = RoutingChange { reason: Some("placed"), ..RoutingChange::default() };
-        replace(&keyspace, &[], (&keys, &target), change)?;
+        replace(&keyspace, &[], RoutedEntries { names: &keys, shards: &target }, change)?;
         Ok(Some(shard.shard_key))
     })
 }

@@ -5,7 +5,7 @@ use super::assign::{check_not_in_split, check_takes_keys};
 use super::change::replace;
 use super::{after_start, error, name_list};
 use crate::catalog::keyspace::{self, Keyspace, LockedKeyspace};
-use crate::catalog::routing::{self, RangeEntry, RoutingChange};
+use crate::catalog::routing::{self, RangeEntry, RoutedEntries, RoutingChange};
 use crate::catalog::{in_use, misplaced_run, shard};
 use crate::error::Failure;
 use crate::keys::interval::Interval;
@@ -30,13 +30,14 @@ impl Exchange {
         }
         check_not_in_split(&keyspace.name, &self.old)?;
         let (names, shards): (Vec<String>, Vec<String>) = self.new.into_iter().unzip();
-        replace(keyspace, &self.old, (&names, &shards), change)
+        replace(keyspace, &self.old, RoutedEntries { names: &names, shards: &shards }, change)
     }
 }
 
 /// Routes an interval to the shard. Ranges that lie across its bounds are cut there.
 pub fn assign(
-    bounds: (Option<&str>, Option<&str>),
+    lower: Option<&str>,
+    upper: Option<&str>,
     shard_key: &str,
     keyspace: &str,
     force: bool,
@@ -46,7 +47,7 @@ pub fn assign(
     let of = order(&keyspace)?;
     let shard = shard::by_key(shard_key)?;
     check_takes_keys(&shard)?;
-    let wanted = Interval::new(keyspace.key_type(), bounds.0, bounds.1)?;
+    let wanted = Interval::new(keyspace.key_type(), lower, upper)?;
     let there = routing::ranges(&keyspace.name, of, &wanted);
     let names: Vec<String> = there.iter().map(|entry| entry.name.clone()).collect();
     check_not_in_split(&keyspace.name, &names)?;
@@ -133,10 +134,10 @@ pub fn carve(keyspace: &LockedKeyspace, wanted: &Interval, shard_key: &str) -> R
 }
 
 /// Joins adjacent ranges of the interval that are on the same shard.
-pub fn join(keyspace: &str, bounds: (Option<&str>, Option<&str>)) -> Result<i64, Failure> {
+pub fn join(keyspace: &str, lower: Option<&str>, upper: Option<&str>) -> Result<i64, Failure> {
     let keyspace = after_start::lock(keyspace)?;
     let of = order(&keyspace)?;
-    let within = Interval::new(keyspace.key_type(), bounds.0, bounds.1)?;
+    let within = Interval::new(keyspace.key_type(), lower, upper)?;
     let held = in_use::entries_of_splits(&keyspace.name);
     let by_rows = misplaced_run::held_entries(&keyspace.name);
     let mut exchange = Exchange::default();

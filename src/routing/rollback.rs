@@ -4,7 +4,7 @@ use super::assign::check_takes_keys;
 use super::change::replace;
 use super::{after_start, error, name_list};
 use crate::catalog::keyspace::{self, Keyspace};
-use crate::catalog::routing::RoutingChange;
+use crate::catalog::routing::{RoutedEntries, RoutingChange};
 use crate::catalog::shard::{self, TopologyError};
 use crate::catalog::{in_use, routing_history};
 use crate::error::Failure;
@@ -41,7 +41,7 @@ pub fn rollback(version: i64, keyspace: &str) -> Result<i64, Failure> {
     }
     let reason = format!("rollback to version {version}");
     let change = RoutingChange { reason: Some(&reason), unassigns: true, ..RoutingChange::default() };
-    replace(&keyspace, &keys, (&back, &shards), change)
+    replace(&keyspace, &keys, RoutedEntries { names: &back, shards: &shards }, change)
 }
 
 fn check_shard_of_old_policy(shard_key: &str, version: i64) -> Result<(), Failure> {

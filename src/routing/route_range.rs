@@ -25,13 +25,14 @@ struct RangeLook {
 
 /// Returns the parts in their order, cut at the interval's bounds. A write waits while a split holds one of them back.
 pub fn route(
-    bounds: (Option<&str>, Option<&str>),
+    lower: Option<&str>,
+    upper: Option<&str>,
     intent: Intent,
     keyspace: &str,
 ) -> Result<Vec<RangePart>, Failure> {
     let keyspace = keyspace::find(keyspace)?;
     let of = ranges::order(&keyspace)?;
-    let wanted = Interval::new(keyspace.key_type(), bounds.0, bounds.1)?;
+    let wanted = Interval::new(keyspace.key_type(), lower, upper)?;
     let mut held = HeldWrite::new();
     if intent == Intent::Write {
         after_start::wait(&wanted.name(of))?;

@@ -155,7 +155,8 @@ struct OpenIndex {
 
 impl TextIndex {
     pub const fn new(
-        (table, name): (&'static CStr, &'static CStr),
+        table: &'static CStr,
+        name: &'static CStr,
         keys: &'static [&'static CStr],
         only_null: Option<&'static CStr>,
         columns: &'static [&'static CStr],

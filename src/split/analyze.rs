@@ -4,8 +4,9 @@
 //! names it with the reason.
 
 use super::engine::Engine;
+use crate::agent::catalogs;
 use crate::agent::session::{self, Side};
-use crate::agent::{catalogs, observe};
+use crate::agent::table_names::TableNames;
 use crate::catalog::split;
 use crate::guc;
 use crate::remote::{Connection, RemoteError};
@@ -116,7 +117,7 @@ fn open(engine: &Engine, purpose: &str) -> Result<Connection, RemoteError> {
 
 fn unanalyzed(engine: &mut Engine) -> Result<Vec<AnalyzedTable>, RemoteError> {
     let session = &mut engine.target;
-    let [schemas, names] = observe::table_lists(&engine.plan, Side::Target);
+    let [schemas, names] = TableNames::of(&engine.plan, Side::Target).lists();
     let right = (session.server_version() >= HAS_MAINTAIN).then_some("MAINTAIN");
     let parameters = [Some(schemas.as_str()), Some(&names), right];
     let rows = catalogs::ask_again(session, "unanalyzed", UNANALYZED, &parameters)?;

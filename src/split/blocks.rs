@@ -5,6 +5,7 @@ use crate::agent::error::Result;
 use crate::guc;
 use crate::remote::quote::array_of;
 use crate::remote::{Connection, RemoteError, number};
+use std::fmt;
 use std::time::Duration;
 
 /// A leaf as it is now.
@@ -55,6 +56,19 @@ pub fn of_leaves(connection: &mut Connection, leaves: &[&str]) -> Result<Vec<Ext
         Ok(Extent { name, blocks, bytes, file })
     };
     rows.rows.into_iter().map(extent).collect()
+}
+
+/// Rows `t` of a leaf, by its name and a condition. Displayed as the part of a query after FROM.
+#[derive(Clone, Copy)]
+pub struct LeafRows<'a> {
+    pub leaf: &'a str,
+    pub condition: &'a str,
+}
+
+impl fmt::Display for LeafRows<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "ONLY {} t WHERE {}", self.leaf, self.condition)
+    }
 }
 
 /// Blocks from one to before another. If `to` is `None`, the span has no end, so that no row can be behind it.

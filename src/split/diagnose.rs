@@ -12,7 +12,7 @@ use crate::catalog::routing;
 use crate::catalog::split::{self, Plan};
 use crate::catalog::split_state::row::{self, SplitState};
 use crate::catalog::split_state::{CutoverStep, Goal, Phase};
-use crate::catalog::verification;
+use crate::catalog::verification::{self, DifferingRows};
 use crate::catalog::waiting_split;
 use crate::error::Failure;
 use crate::remote::Connection;
@@ -123,7 +123,7 @@ fn on_master(plan: &Plan, state: &SplitState) -> Vec<Complaint> {
     if let Some(reason) = waits(id).filter(|_| !state.failed() && !state.paused) {
         found.push((reason, wants_worker(id, state.goal)));
     }
-    if let Some((rows, tables)) = verification::differing(id).filter(|_| !state.finished) {
+    if let Some(DifferingRows { rows, tables }) = verification::differing(id).filter(|_| !state.finished) {
         let repair = if phases::is_decided(state.phase) {
             format!(
                 "SELECT * FROM shard_split_verification({id}) shows them. Make them alike, on the side that is wrong."
@@ -290,7 +290,7 @@ fn decided(
     let (Some(version), CutoverStep::Moved) = (state.version_cutover, state.cutover_step) else {
         return Ok(Vec::new());
     };
-    let told = side_state_check::difference(session, plan, side, (wanted, version))?;
+    let told = side_state_check::difference(session, plan, side, wanted, version)?;
     let mut found: Vec<DiagnosedProblem> = told
         .map(|text| (text, Some(format!("SELECT shard_split_resume({}) restores its state.", plan.id))))
         .into_iter()

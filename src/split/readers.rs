@@ -2,9 +2,10 @@
 //! the agent's, which its subscribers do not have; a subscription writes what the split moves. The check refuses them
 //! before the start.
 
+use crate::agent::catalogs;
 use crate::agent::error::Result;
 use crate::agent::session::Side;
-use crate::agent::{catalogs, observe};
+use crate::agent::table_names::TableNames;
 use crate::catalog::split::Plan;
 use crate::remote::Connection;
 
@@ -22,7 +23,7 @@ pub struct SnapshotReader {
 pub fn find(connection: &mut Connection, plan: &Plan, side: Side) -> Result<Vec<SnapshotReader>> {
     let rows = connection
         .run(&format!("SELECT text, hint FROM ({ALL_TABLES}) AS p (name, ok, text, hint) WHERE NOT ok"))?;
-    let [schemas, names] = observe::table_lists(plan, side);
+    let [schemas, names] = TableNames::of(plan, side).lists();
     let is_target = (side == Side::Target).to_string();
     let subscribed = catalogs::ask(connection, SUBSCRIBED, &catalogs::given(&[schemas, names, is_target]))?;
     Ok(rows.rows.iter().chain(&subscribed.rows).map(|row| reader(row)).collect())

@@ -107,7 +107,8 @@ pub fn next_phase(phase: Phase, outcome: &StepOutcome) -> Phase {
 
 /// Records a step: counters as the target has them, and the phase.
 pub fn step(
-    (id, generation): (i64, i64),
+    id: i64,
+    generation: i64,
     tables: &[SplitTable],
     outcome: &StepOutcome,
     queue_bytes: i64,

@@ -4,9 +4,10 @@
 
 use crate::agent::error::{Result, SplitError};
 use crate::agent::reading::LockedTables;
+use crate::agent::seen;
 use crate::agent::session::Side;
 use crate::agent::shape::{Column, TableShape};
-use crate::agent::{observe, seen};
+use crate::agent::table_names::TableNames;
 use crate::catalog::split::{Plan, PlannedTable};
 use crate::catalog::table_policy::Keyless;
 use crate::error::SqlState;
@@ -163,7 +164,7 @@ pub fn question(connection: &mut Connection, plan: &Plan, side: Side) -> Result<
 
 fn asking(connection: &mut Connection, plan: &Plan, side: Side, with_key: bool) -> Result<String> {
     connection.prepare("foreign_keys", FOREIGN_KEYS)?;
-    let lists = observe::keyed_table_lists(plan, side).map(|list| literal(&list));
+    let lists = TableNames::keyed_lists(plan, side).map(|list| literal(&list));
     Ok(format!("EXECUTE foreign_keys({}, {with_key})", lists.join(", ")))
 }
 

@@ -3,9 +3,10 @@
 use crate::agent::error::{Result, SplitError};
 use crate::agent::session::Side;
 use crate::agent::state::side::{self, SideState};
+use crate::catalog::reverse_split;
 use crate::catalog::split::Plan;
 use crate::catalog::split_state::{CutoverStep, row};
-use crate::catalog::{reverse_split, verification};
+use crate::catalog::verification::{self, DifferingRows};
 use crate::error::SqlState;
 use crate::remote::Connection;
 use crate::server::txn::transaction;
@@ -42,7 +43,8 @@ pub fn require_proven(plan: &Plan, tables: &[usize], why: &str) -> Result<()> {
     }
 }
 
-fn differs(plan: &Plan, there: i64, (rows, tables): &(i64, String), why: &str) -> SplitError {
+fn differs(plan: &Plan, there: i64, found: &DifferingRows, why: &str) -> SplitError {
+    let DifferingRows { rows, tables } = found;
     let (from, to, id) = (&plan.source.shard_key, &plan.target.shard_key, plan.id);
     SplitError::failed(
         SqlState::NOT_IN_STATE,

@@ -41,12 +41,12 @@ pub fn require_as_checked(engine: &mut Engine) -> Result<()> {
             ),
         ));
     }
-    let (ours, theirs) = (
+    let shapes = [
         tables.iter().map(|table| &table.source).collect(),
         tables.iter().map(|table| &table.target).collect(),
-    );
+    ];
     require_followed(plan, control, target, tables)?;
-    match unique::since_check(plan, (control, ours), (target, theirs))? {
+    match unique::since_check(plan, control, target, shapes)? {
         None => Ok(()),
         Some(found) => Err(SplitError::failed(
             SqlState::NOT_IN_STATE,

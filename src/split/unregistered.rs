@@ -3,8 +3,8 @@
 
 use crate::agent::catalogs;
 use crate::agent::error::{Result, SplitError};
-use crate::agent::observe;
 use crate::agent::session::Side;
+use crate::agent::table_names::TableNames;
 use crate::catalog::shard::{Shard, schemas_of_others};
 use crate::catalog::split::Plan;
 use crate::catalog::table_policy::{self, OtherTable};
@@ -64,7 +64,7 @@ impl Unregistered {
 /// Returns those of a side, by the tables that are registered now.
 pub fn find(connection: &mut Connection, plan: &Plan, side: Side) -> Result<Vec<Unregistered>> {
     let shard = side.shard(plan);
-    let [schemas, names, columns] = observe::keyed_table_lists(plan, side);
+    let [schemas, names, columns] = TableNames::keyed_lists(plan, side);
     let ((others, keyless), of_others) = in_one(|| (registered(plan, shard), schemas_of_others(shard)));
     let known = others.into_iter().map(|table| (table.schema, table.name));
     let (known_schemas, known_names): (Vec<String>, Vec<String>) = known.chain(keyless).unzip();

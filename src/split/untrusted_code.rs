@@ -12,6 +12,7 @@ use crate::agent::observe;
 use crate::agent::reading::{self, LockedTables};
 use crate::agent::seen::{self, SeenTables};
 use crate::agent::session::Side;
+use crate::agent::table_names::TableNames;
 use crate::agent::temporary;
 use crate::agent::untrusted_code::{self, Code, CodeFindings, find_in};
 use crate::catalog::split::Plan;
@@ -49,8 +50,8 @@ fn trusted_by(plan: &Plan, side: Side) -> &[String] {
 }
 
 fn find_on(connection: &mut Connection, plan: &Plan, side: Side, trusted: &[String]) -> Result<CodeFindings> {
-    let tables = observe::table_names(plan, side);
-    Ok(find_in(connection, tables, trusted, &NamedThings::by(plan, side))?)
+    let tables = TableNames::of(plan, side);
+    Ok(find_in(connection, &tables, trusted, &NamedThings::by(plan, side))?)
 }
 
 /// Returns the roles that are trusted by now; this runs in a worker. In a cutover no lock is waited for. It is an
@@ -134,18 +135,18 @@ pub fn reading<T>(
     side: Side,
     body: impl FnOnce(&mut Connection, &LockedTables) -> Result<T>,
 ) -> Result<T> {
-    reading_within(guc::remote_timeout(), connection, (plan, side), body)
+    reading_within(guc::remote_timeout(), connection, plan, side, body)
 }
 
 /// Reads them with a limit on the wait for locks, for a caller that others wait for.
 pub fn reading_within<T>(
     longest: Duration,
     connection: &mut Connection,
-    (plan, side): (&Plan, Side),
+    plan: &Plan,
+    side: Side,
     body: impl FnOnce(&mut Connection, &LockedTables) -> Result<T>,
 ) -> Result<T> {
-    let (schemas, names) = observe::table_names(plan, side);
-    let locked = reading::begin_all(connection, (&schemas, &names), longest)?;
+    let locked = reading::begin_all(connection, &TableNames::of(plan, side), longest)?;
     let outcome = require_none(connection, plan, side).and_then(|()| body(connection, &locked));
     reading::end(connection, outcome)
 }
@@ -159,7 +160,7 @@ pub fn code_now(connection: &mut Connection, plan: &Plan, side: Side) -> Result<
 
 /// Returns the statements for that, of which one gives rows, to be sent with others.
 pub fn code_statements(connection: &mut Connection, plan: &Plan, side: Side) -> Result<String> {
-    let [schemas, tables] = observe::table_lists(plan, side);
+    let [schemas, tables] = TableNames::of(plan, side).lists();
     let named = NamedThings::by(plan, side);
     let parameters = [schemas, tables, named.schemas, named.names, named.columns];
     Ok(catalogs::statements(connection, "code", &agent::CODE, &catalogs::given(&parameters))?)
@@ -245,7 +246,7 @@ impl WatchedCode {
         let now = seen.look(connection, plan, *side)?;
         look_through(connection, plan, *side, now.code())?;
         if seen.is_new() {
-            temporary::require_known(connection, (plan, *side), temporary::COMPARED)?;
+            temporary::require_known(connection, plan, *side, temporary::COMPARED)?;
         }
         Ok(())
     }

@@ -215,7 +215,9 @@ pub fn earlier(connection: &mut Connection, namespace: &str) -> Result<Vec<Decis
 pub fn earlier_keys(
     connection: &mut Connection,
     namespace: &str,
-    (keyspace, split, token): (&str, i64, &str),
+    keyspace: &str,
+    split: i64,
+    token: &str,
 ) -> Result<Option<Vec<String>>> {
     let rows = connection.query(
         &format!(

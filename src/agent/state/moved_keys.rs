@@ -94,21 +94,28 @@ pub fn splits(connection: &mut Connection, redirect: &Redirect) -> Result<Vec<(i
     Ok(splits.collect())
 }
 
-/// Returns the decisions by which the entries have left: the split, its token, the routing version, and their new
-/// shard.
-pub fn decisions(
-    connection: &mut Connection,
-    redirect: &Redirect,
-) -> Result<Vec<(i64, String, i64, String)>> {
+/// A decision by which entries have left.
+pub struct MovedDecision {
+    pub split: i64,
+    pub token: String,
+    pub version: i64,
+    pub to_shard: String,
+}
+
+/// Returns the decisions by which the entries have left.
+pub fn decisions(connection: &mut Connection, redirect: &Redirect) -> Result<Vec<MovedDecision>> {
     let rows = connection.run(&format!(
         "SELECT split_id, left(token, {LONGEST}), max(version), left(max(shard), {LONGEST}) FROM {}
           GROUP BY split_id, token ORDER BY 3 DESC LIMIT {MANY}",
         redirect.table()
     ))?;
     let decisions = rows.rows.into_iter().filter_map(|row| match row.as_slice() {
-        [Some(id), Some(token), Some(version), Some(shard)] => {
-            Some((id.parse().ok()?, clean::message(token), version.parse().ok()?, clean::message(shard)))
-        }
+        [Some(id), Some(token), Some(version), Some(shard)] => Some(MovedDecision {
+            split: id.parse().ok()?,
+            token: clean::message(token),
+            version: version.parse().ok()?,
+            to_shard: clean::message(shard),
+        }),
         _ => None,
     });
     Ok(decisions.collect())

@@ -1,7 +1,6 @@
 //! The tables `scope_<split>_s` and `scope_<split>_t`, one for each side: the scope of the split, as its triggers look
 //! it up.
 
-use crate::agent;
 use crate::agent::error::Result;
 use crate::agent::scope::range_rows;
 use crate::agent::session::Side;
@@ -13,7 +12,7 @@ use crate::remote::Connection;
 use crate::remote::quote::{array_literal, literal};
 
 pub fn table(split: i64, side: Side) -> String {
-    format!("scope_{split}_{}", agent::suffix(side))
+    format!("scope_{split}_{}", side.suffix())
 }
 
 fn qualified(split: i64, side: Side) -> String {

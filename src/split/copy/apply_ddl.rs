@@ -75,7 +75,7 @@ pub fn bring_over(engine: &mut Engine, why: &Failure) -> Result<bool> {
         let Some(before) = known.columns.as_ref().filter(|_| !is_known && is_own) else { continue };
         let held = held_by_rows(&mut engine.target, target)?;
         let there = known.target_columns.as_deref().unwrap_or_default();
-        let clauses = clauses((before, there), source, target, &held);
+        let clauses = clauses(before, there, source, target, &held);
         if !clauses.is_empty() {
             known.replayed = now;
             changed.push(target.name.as_str());
@@ -171,7 +171,8 @@ pub fn refused(error: SplitError, statements: &str, why: &Failure) -> SplitError
 /// suffice. A column is identified by its number on either side: changes may have been made there that the split has
 /// not continued with. `held`: columns whose type stays.
 fn clauses(
-    (before, there): (&[KnownColumn], &[KnownColumn]),
+    before: &[KnownColumn],
+    there: &[KnownColumn],
     source: &TableShape,
     target: &TableShape,
     held: &[String],
@@ -182,7 +183,7 @@ fn clauses(
         let there = filled.map_or_else(|| target.column(&known.name), |filled| now(filled, target));
         if let Some((column, there)) = now(known, source).zip(there) {
             let is_held = held.contains(&there.name);
-            clauses.extend(changed(known, column, (there, is_held), target));
+            clauses.extend(changed(known, column, there, is_held, target));
         }
     }
     for column in source.columns() {
@@ -206,7 +207,8 @@ fn now<'a>(known: &KnownColumn, shape: &'a TableShape) -> Option<&'a Column> {
 fn changed(
     known: &KnownColumn,
     column: &Column,
-    (there, is_held): (&Column, bool),
+    there: &Column,
+    is_held: bool,
     target: &TableShape,
 ) -> Vec<String> {
     let mut clauses = Vec::new();
@@ -275,7 +277,7 @@ mod tests {
     }
 
     fn replayed(before: &[Column], source: &[Column], target: &[Column]) -> Vec<String> {
-        clauses((&known_column::of(&table(before)), &[]), &table(source), &table(target), &[])
+        clauses(&known_column::of(&table(before)), &[], &table(source), &table(target), &[])
     }
 
     #[test]
@@ -289,7 +291,7 @@ mod tests {
         assert_eq!(replayed(&before, &[before[0].clone(), column("3", "b", "text")], &there), [""; 0]);
         let wider = [before[0].clone(), column("2", "b", "text")];
         let known = known_column::of(&table(&before));
-        assert!(clauses((&known, &[]), &table(&wider), &table(&there), &["b".into()]).is_empty());
+        assert!(clauses(&known, &[], &table(&wider), &table(&there), &["b".into()]).is_empty());
         let strict = |columns: &[Column]| -> Vec<Column> {
             columns.iter().map(|column| Column { not_null: true, ..column.clone() }).collect()
         };
@@ -313,7 +315,7 @@ mod tests {
         let before = known_column::of(&table(&[column("1", "a", "character varying(9)")]));
         let there = known_column::of(&table(&[column("7", "a", "character varying(9)")]));
         let of =
-            |now: &[Column], target: Column| clauses((&before, &there), &table(now), &table(&[target]), &[]);
+            |now: &[Column], target: Column| clauses(&before, &there, &table(now), &table(&[target]), &[]);
         let now = [column("1", "c", "text")];
         let renamed = column("7", "b", "character varying(20)");
         assert_eq!(of(&now, renamed), [r#"RENAME COLUMN "b" TO "c""#, r#"ALTER COLUMN "c" TYPE text"#]);

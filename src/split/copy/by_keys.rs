@@ -96,7 +96,7 @@ impl ByKeys {
         leaf: &str,
         span: BlockSpan,
     ) -> Result<LookedSpan> {
-        let read = gather(&mut engine.reader, &[self.query(leaf, span)], (MOST_BYTES, Bounds::unlimited()))
+        let read = gather(&mut engine.reader, &[self.query(leaf, span)], MOST_BYTES, Bounds::unlimited())
             .map_err(|(_, error)| collision::explain_of(engine, position, error))?;
         let Gathered::All(read) = read else { return Ok(LookedSpan::TooMany) };
         let read = read.first().map_or(&[][..], Vec::as_slice);

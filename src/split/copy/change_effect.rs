@@ -21,14 +21,15 @@ pub struct ChangeEffect {
 /// Judges a change. `known` is the table as it was when its rows were copied; `table` is as both sides have it now.
 pub fn of(
     plan: &Plan,
-    sides: (&mut Connection, &mut Connection),
+    source: &mut Connection,
+    target: &mut Connection,
     table: &SplitTable,
     known: &TableProgress,
 ) -> Result<ChangeEffect> {
-    let (source, target) = (&table.source, &table.target);
-    let change = TableChange { known, source, target, maps: &table.policy.maps };
+    let change =
+        TableChange { known, source: &table.source, target: &table.target, maps: &table.policy.maps };
     let again = match change.judge() {
-        Ok(looks) => find_values(plan, sides, table, &looks)?,
+        Ok(looks) => find_values(plan, source, target, table, &looks)?,
         Err(why) => Some(why),
     };
     Ok(ChangeEffect { words: change.words(), again })
@@ -37,7 +38,8 @@ pub fn of(
 /// Returns what earlier rows have in columns that must be NULL in them, or None if they are NULL.
 fn find_values(
     plan: &Plan,
-    (source, target): (&mut Connection, &mut Connection),
+    source: &mut Connection,
+    target: &mut Connection,
     table: &SplitTable,
     looks: &Looks,
 ) -> Result<Option<String>> {

@@ -217,34 +217,43 @@ fn of_span(engine: &mut Engine, next: &NextLeaf, extent: &Extent) -> Result<Chun
     engine.chunk_blocks = engine.chunk_blocks.min(extent.most_blocks());
     let few = next.from == 0 && engine.chunk_blocks < *total && has_few_rows(engine, next.position, name)?;
     let by_keys = ByKeys::of(engine, next.position).filter(|_| !few && *total > SHORT_BLOCKS);
-    let (span, rows, keys) = match by_keys {
+    let ChunkSpan { span, rows, keys } = match by_keys {
         Some(by_keys) => span_by_keys(engine, &by_keys, next, extent)?,
         None => {
             let span = BlockSpan::next(next.from, engine.chunk_blocks, *total, few);
-            (span, Some(predicate(engine, next.position)), 0)
+            ChunkSpan { span, rows: Some(predicate(engine, next.position)), keys: 0 }
         }
     };
     let part = part_of(engine, next, extent, span, rows);
     Ok(Chunk { is_whole: span.to.is_some(), parts: vec![part], keys })
 }
 
-/// Returns the next span whose keys can be read at once, after shortening it as needed; the condition for its moving
-/// rows, or None if there are none; and the number of its keys.
+struct ChunkSpan {
+    span: BlockSpan,
+    /// The condition for its moving rows. None if there are none.
+    rows: Option<String>,
+    /// The number of its keys, if they were read.
+    keys: usize,
+}
+
+/// Returns the next span whose keys can be read at once, after shortening it as needed.
 fn span_by_keys(
     engine: &mut Engine,
     by_keys: &ByKeys,
     next: &NextLeaf,
     extent: &Extent,
-) -> Result<(BlockSpan, Option<String>, usize)> {
+) -> Result<ChunkSpan> {
     loop {
         let span = BlockSpan::next(next.from, engine.chunk_blocks, extent.blocks, false);
         match by_keys.look(engine, next.position, &extent.name, span)? {
-            LookedSpan::Keys(keys, rows) => return Ok((span, rows, keys)),
+            LookedSpan::Keys(keys, rows) => return Ok(ChunkSpan { span, rows, keys }),
             LookedSpan::TooMany if engine.chunk_blocks > MIN_BLOCKS => {
                 let blocks = engine.chunk_blocks.min(extent.blocks - next.from);
                 engine.chunk_blocks = (blocks / 2).max(MIN_BLOCKS);
             }
-            LookedSpan::TooMany => return Ok((span, Some(predicate(engine, next.position)), 0)),
+            LookedSpan::TooMany => {
+                return Ok(ChunkSpan { span, rows: Some(predicate(engine, next.position)), keys: 0 });
+            }
         }
     }
 }

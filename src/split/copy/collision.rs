@@ -194,7 +194,8 @@ fn find(engine: &Engine, table: &SplitTable, key: (Vec<&str>, Vec<&str>)) -> Res
     let rows = untrusted_code::reading_within(
         LONGEST_WAIT,
         &mut session,
-        (&engine.plan, Side::Target),
+        &engine.plan,
+        Side::Target,
         |session, _| Ok(session.query(&query, &values)?),
     )?;
     // With a partial index there may be two rows, and the DETAIL does not tell which one it is.

@@ -56,7 +56,7 @@ pub fn compare(engine: &Engine, progress: &CopyProgress, now: &Observation) -> R
         let change = match begins {
             true if known.leaves.is_empty() && has_none => LeavesChange::None,
             true => LeavesChange::Other,
-            false => changes((&engine.plan, table), shape, known)?,
+            false => changes(&engine.plan, table, shape, known)?,
         };
         if shape.leaves().iter().any(|leaf| !leaf.captured) && guc::capture() {
             found.uncaptured.push(position);
@@ -123,11 +123,7 @@ enum LeavesChange {
     Other,
 }
 
-fn changes(
-    (plan, table): (&Plan, &SplitTable),
-    now: &TableShape,
-    known: &TableProgress,
-) -> Result<LeavesChange> {
+fn changes(plan: &Plan, table: &SplitTable, now: &TableShape, known: &TableProgress) -> Result<LeavesChange> {
     let is_there = |known: &LeafProgress| now.leaves().iter().any(|leaf| leaf.oid == known.oid);
     let mut other = !known.leaves.iter().all(is_there);
     let mut grown = false;

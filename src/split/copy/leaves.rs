@@ -272,7 +272,8 @@ pub fn check_unchanged(engine: &mut Engine, progress: &CopyProgress) -> Result<(
 /// stale clients all the time since the last step, and that no row of the scope is in a leaf that the step did not
 /// know. Such a row was added by ATTACH PARTITION after the keys had moved, so the target need not have it.
 pub fn check_source_before_finish(
-    (source, locked): (&mut Connection, &LockedTables),
+    source: &mut Connection,
+    locked: &LockedTables,
     target: &mut Connection,
     plan: &Plan,
 ) -> Result<()> {

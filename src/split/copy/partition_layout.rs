@@ -10,9 +10,10 @@
 //! scan of it under an exclusive lock would be needed: nothing is made. What the source has detached or dropped stays
 //! on the target, without rows of the split.
 
+use crate::agent::catalogs;
 use crate::agent::error::{Result, SplitError};
 use crate::agent::session::Side;
-use crate::agent::{catalogs, observe};
+use crate::agent::table_names::TableNames;
 use crate::catalog::split;
 use crate::remote::Connection;
 use crate::remote::quote::{ident, idents, qualified};
@@ -55,12 +56,12 @@ struct TargetPlace {
 /// Makes what is missing: all of it, or what is above these leaves of the source. Returns whether anything was made.
 /// The session of the target is in no transaction, before and afterwards.
 pub fn bring_over(engine: &mut Engine, leaves: Option<&BTreeSet<String>>) -> Result<bool> {
-    let here = tree(&mut engine.control, &observe::table_lists(&engine.plan, Side::Source))?;
+    let here = tree(&mut engine.control, &TableNames::of(&engine.plan, Side::Source))?;
     if here.is_empty() {
         return Ok(false);
     }
     apply_ddl::begin(engine)?;
-    let there = tree(&mut engine.target, &observe::table_lists(&engine.plan, Side::Target))?;
+    let there = tree(&mut engine.target, &TableNames::of(&engine.plan, Side::Target))?;
     let is_plain = |position: usize| engine.plan.tables.get(position).is_some_and(|t| t.maps.is_empty());
     let wanted = leaves.map(|leaves| with_parents(&here, leaves));
     let is_wanted =
@@ -179,8 +180,8 @@ fn make(node: &TreeNode, parent: &TreeNode, above: &TargetPlace) -> Option<Vec<S
     Some(statements)
 }
 
-fn tree(connection: &mut Connection, lists: &[String; 2]) -> Result<Vec<TreeNode>> {
-    let rows = catalogs::ask(connection, TREE, &catalogs::given(lists))?;
+fn tree(connection: &mut Connection, tables: &TableNames) -> Result<Vec<TreeNode>> {
+    let rows = catalogs::ask(connection, TREE, &catalogs::given(&tables.lists()))?;
     let node = |row: &Vec<Option<String>>| {
         let cell = |n: usize| row.get(n).cloned().flatten();
         Some(TreeNode {

@@ -105,7 +105,7 @@ pub fn apply(engine: &mut Engine, queries: &[Queries]) -> Result<Option<Vec<u64>
     let all = u64::try_from(queries.len()).unwrap_or(u64::MAX);
     let bytes = engine.mode.most_bytes().map(|limit| limit.saturating_mul(all));
     let bounds = Bounds { bytes, ..Bounds::unlimited() };
-    let read = gather(&mut engine.reader, &outs, (MOST_BYTES, bounds))
+    let read = gather(&mut engine.reader, &outs, MOST_BYTES, bounds)
         .map_err(|(number, error)| collision::explain_of(engine, queries[number / OF_EACH].of, error))?;
     let read = match read {
         Gathered::All(read) => read,
@@ -133,7 +133,7 @@ pub fn apply(engine: &mut Engine, queries: &[Queries]) -> Result<Option<Vec<u64>
     let mut changed = Vec::new();
     for (of, window) in windows {
         let (table, is_watched) = (&engine.tables[of], engine.watched.is_from(of));
-        changed.push(message.add(&engine.plan, table, (of, is_watched), &window)?);
+        changed.push(message.add(&engine.plan, table, of, is_watched, &window)?);
     }
     message.run(engine)?;
     Ok(Some(changed))
@@ -169,7 +169,8 @@ impl Message {
         &mut self,
         plan: &Plan,
         table: &SplitTable,
-        (position, is_watched): (usize, bool),
+        position: usize,
+        is_watched: bool,
         Window { keys, rows }: &Window<'_>,
     ) -> Result<u64> {
         require_in_scope(plan, table, rows)?;

@@ -105,7 +105,7 @@ fn observe_source_after(engine: &mut Engine, locks: &str) -> Result<Observation>
     engine.counted = known.zip(answers.next()).map(|(since, rows)| Counted { since, rows: Some(rows) });
     let looked = untrusted_code::look_through(&mut engine.reader, &engine.plan, Side::Source, now.code())?;
     if engine.seen.source.is_new() {
-        temporary::require_known(&mut engine.reader, (&engine.plan, Side::Source), temporary::ALL)?;
+        temporary::require_known(&mut engine.reader, &engine.plan, Side::Source, temporary::ALL)?;
     }
     // In a cutover the target has been asked already, and its answer is still to be received.
     engine.is_to_watch |= looked;
@@ -147,7 +147,7 @@ pub fn finish_begin_target(engine: &mut Engine, source: &Observation) -> Result<
     let now = engine.seen.target.read(&mut engine.target, &engine.plan, Side::Target, tables)?;
     let looked = untrusted_code::look_through(&mut engine.target, &engine.plan, Side::Target, now.code())?;
     if engine.seen.target.is_new() {
-        temporary::require_known(&mut engine.target, (&engine.plan, Side::Target), temporary::ALL)?;
+        temporary::require_known(&mut engine.target, &engine.plan, Side::Target, temporary::ALL)?;
     }
     if looked || engine.is_to_watch {
         let locked = engine.watched.referenced();

@@ -169,7 +169,8 @@ pub fn release_with(
     reader: &mut Connection,
     plan: &Plan,
     generation: i64,
-    (change, version): (&SideChange, Version<'_>),
+    change: &SideChange,
+    version: Version<'_>,
 ) -> bool {
     let mine = epoch::is_mine(plan.id, change.side, generation);
     // Without its transaction nothing of this is done.

@@ -443,10 +443,10 @@ pub fn move_source(engine: &mut Engine, version: i64) -> Result<()> {
 /// Does this in the session whose lock writers wait for, if it still has the lock: they read the new state once that
 /// commit releases them.
 fn move_and_release(engine: &mut Engine, fence: &mut Connection, version: i64) -> Result<()> {
-    let earlier = EarlierDecisions::before(&engine.plan, version);
-    let decided = Version::Is(Decided::of(&engine.plan, version, &earlier));
-    let (reader, change) = (&mut engine.reader, (&side::MOVE, decided));
-    if fence::release_with(fence, reader, &engine.plan, engine.generation, change) {
+    let Engine { reader, plan, generation, .. } = &mut *engine;
+    let earlier = EarlierDecisions::before(plan, version);
+    let decided = Version::Is(Decided::of(plan, version, &earlier));
+    if fence::release_with(fence, reader, plan, *generation, &side::MOVE, decided) {
         return Ok(());
     }
     move_source(engine, version)?;

@@ -36,7 +36,7 @@ pub fn open_and_consume(engine: &mut Engine, version: i64, found: FenceAnswers) 
 }
 
 fn open_with(engine: &mut Engine, version: i64, guards: &OldGuards) -> Result<()> {
-    open_by(&mut engine.target, &engine.plan, engine.generation, (version, guards))?;
+    open_by(&mut engine.target, &engine.plan, engine.generation, version, guards)?;
     record_opened(&engine.plan);
     Ok(())
 }
@@ -53,14 +53,15 @@ pub fn record_opened(plan: &Plan) {
 /// Does the part of it that concerns the target.
 pub fn open_side(target: &mut Connection, plan: &Plan, generation: i64, version: i64) -> Result<()> {
     let guards = old_guards::find(target, plan)?;
-    open_by(target, plan, generation, (version, &guards))
+    open_by(target, plan, generation, version, &guards)
 }
 
 fn open_by(
     target: &mut Connection,
     plan: &Plan,
     generation: i64,
-    (version, guards): (i64, &OldGuards),
+    version: i64,
+    guards: &OldGuards,
 ) -> Result<()> {
     let earlier = EarlierDecisions::before(plan, version);
     let decided = Decided::of(plan, version, &earlier);

@@ -203,8 +203,7 @@ pub fn complete(engine: &mut Engine, version: i64) -> Result<()> {
 /// Continues a finish that has left the target already: this master was restored to an earlier time.
 fn take_up_finish(engine: &mut Engine, version: i64) -> Result<()> {
     let Engine { control, plan, .. } = engine;
-    if let Some(text) =
-        side_state_check::difference(control, plan, Side::Source, (SideState::Moved, version))?
+    if let Some(text) = side_state_check::difference(control, plan, Side::Source, SideState::Moved, version)?
     {
         return Err(side_state_check::source_forgot(plan, &text));
     }

@@ -12,7 +12,8 @@ pub fn difference(
     session: &mut Connection,
     plan: &Plan,
     side: Side,
-    (wanted, version): (SideState, i64),
+    wanted: SideState,
+    version: i64,
 ) -> Result<Option<String>> {
     let shard = session.shard().to_owned();
     if side::installed(session, plan, side)? != Installed::Ours {

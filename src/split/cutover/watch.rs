@@ -19,7 +19,7 @@ pub fn run(plan: &Plan, version: i64, identity: &str) -> Result<()> {
     let mut forgotten = Vec::new();
     let mut unreachable = None;
     for (side, wanted) in [(Side::Source, SideState::Moved), (Side::Target, SideState::Open)] {
-        match ask(plan, side, (wanted, version), identity) {
+        match ask(plan, side, wanted, version, identity) {
             Ok(None) => {}
             Ok(Some(text)) => forgotten.push(text),
             Err(error) if error.is_transient() => unreachable = Some(error.to_string()),
@@ -40,9 +40,9 @@ pub fn run(plan: &Plan, version: i64, identity: &str) -> Result<()> {
     Ok(())
 }
 
-fn ask(plan: &Plan, side: Side, wanted: (SideState, i64), identity: &str) -> Result<Option<String>> {
+fn ask(plan: &Plan, side: Side, wanted: SideState, version: i64, identity: &str) -> Result<Option<String>> {
     let mut session = epoch::open(plan, identity, side, "watch")?;
-    let difference = side_state_check::difference(&mut session, plan, side, wanted)?;
+    let difference = side_state_check::difference(&mut session, plan, side, wanted, version)?;
     if let (Side::Target, None) = (side, &difference) {
         let back = transaction(|| reverse_split::of(plan.id))?.filter(WayBack::rests);
         if let Some(back) = back {

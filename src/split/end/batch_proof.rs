@@ -77,7 +77,7 @@ impl<'a> BatchProof<'a> {
     fn keys(&self, source: &mut Connection, asked: &[RowsToDelete<'_>]) -> Result<Vec<Option<Rows>>> {
         let query = |asked: &RowsToDelete<'_>| {
             let table = &self.tables[asked.position];
-            let keys = rows::keys_of_source(table, &asked.leaf.name, &asked.condition, true);
+            let keys = rows::keys_of_source(table, asked.rows(), true);
             format!("{keys} LIMIT {}", FEW_ROWS + 1)
         };
         let queries: Vec<String> = asked.iter().map(query).collect();

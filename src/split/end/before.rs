@@ -40,7 +40,7 @@ fn require_fit_rows(engine: &mut Engine, accepts: bool) -> Result<()> {
     let Engine { plan, control, target, .. } = engine;
     let inbound_fk = untrusted_code::reading(control, plan, Side::Source, |source, locked| {
         if !accepts {
-            leaves::check_source_before_finish((source, locked), target, plan)?;
+            leaves::check_source_before_finish(source, locked, target, plan)?;
         }
         references::staying_rows(source, plan, locked)
     })?;
@@ -54,7 +54,7 @@ pub fn require_frozen(engine: &mut Engine) -> Result<()> {
     require_same_tables(engine)?;
     let Engine { plan, control, target, .. } = engine;
     untrusted_code::reading(control, plan, Side::Source, |source, locked| {
-        leaves::check_source_before_finish((source, locked), target, plan)
+        leaves::check_source_before_finish(source, locked, target, plan)
     })
 }
 
@@ -65,13 +65,15 @@ pub fn require_told(engine: &mut Engine, version: i64) -> Result<()> {
         &mut engine.control,
         &engine.plan,
         Side::Source,
-        (SideState::Moved, version),
+        SideState::Moved,
+        version,
     )?;
     let target = side_state_check::difference(
         &mut engine.target,
         &engine.plan,
         Side::Target,
-        (SideState::Open, version),
+        SideState::Open,
+        version,
     )?;
     let Some(text) = source.or(target) else {
         return Ok(());

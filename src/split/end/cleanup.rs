@@ -109,7 +109,7 @@ fn remove_orphans(connection: &mut Connection, shard: &Shard) -> Result<(Removed
         removed.push((object, "removed".to_owned()));
     }
     for redirect in redirects::all(connection)? {
-        remove_from_redirect(connection, (&mut names, &mut copies), &redirect, &mut removed)?;
+        remove_from_redirect(connection, &mut names, &mut copies, &redirect, &mut removed)?;
     }
     for guard in key_guard::all(connection)? {
         if !is_known(connection, shard, &mut copies, &guard) {
@@ -137,7 +137,8 @@ fn may_be(original: &str) -> String {
 /// Removes the entries of splits in a redirect that no active plan of this master accounts for.
 fn remove_from_redirect(
     connection: &mut Connection,
-    (names, copies): (&mut ShardNames, &mut Copies<'_>),
+    names: &mut ShardNames,
+    copies: &mut Copies<'_>,
     redirect: &Redirect,
     removed: &mut Removed,
 ) -> Result<()> {

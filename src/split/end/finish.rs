@@ -29,7 +29,7 @@ use crate::split::engine::session_pair::SessionPair;
 use crate::split::engine::{Engine, stream_sessions};
 use crate::split::injection_points::{self, reach};
 use crate::split::record::FinishRequest;
-use crate::split::table::{SplitTable, triggers};
+use crate::split::table::triggers;
 use crate::split::verify::changes::Changes;
 use crate::split::{install, redirect, references, untrusted_code};
 use crate::words::counted;
@@ -101,8 +101,7 @@ fn require_still_open(mut target: Connection, plan: &Plan, version: i64) -> Resu
     if side::is_left(&mut target, plan.id)? {
         return Ok(target);
     }
-    let difference =
-        side_state_check::difference(&mut target, plan, Side::Target, (SideState::Open, version))?;
+    let difference = side_state_check::difference(&mut target, plan, Side::Target, SideState::Open, version)?;
     let Some(text) = difference else { return Ok(target) };
     let (source, shard) = (&plan.source.shard_key, &plan.target.shard_key);
     Err(SplitError::failed(
@@ -128,7 +127,7 @@ fn require_still_moved(
     can_show: bool,
 ) -> Result<Connection> {
     let difference =
-        side_state_check::difference(&mut source, plan, Side::Source, (SideState::Moved, version))?;
+        side_state_check::difference(&mut source, plan, Side::Source, SideState::Moved, version)?;
     let Some(text) = difference else { return Ok(source) };
     if can_show {
         transaction(|| begin_again(plan.id, &text));
@@ -220,8 +219,8 @@ fn delete_rows(mut engine: Engine, request: &FinishRequest) -> Result<(Engine, u
     let progress = progress::stored(&mut engine.target, &engine.plan)?.unwrap_or_default();
     let inbound = references::inbound_fks::InboundFks::load(&mut source, &engine.plan, Side::Source)?;
     let key_identity = KeyIdentity::stored(&progress, &engine.plan.scope, Side::Source);
-    let side = (Side::Source, inbound, key_identity);
-    let delete = BlockDelete::new(&engine.plan, side, engine.generation, injection_points::FINISH_BATCH);
+    let (generation, after_batch) = (engine.generation, injection_points::FINISH_BATCH);
+    let delete = BlockDelete::new(&engine.plan, inbound, key_identity, generation, after_batch);
     let shapes: Vec<TableShape> = engine.tables.iter().map(|table| table.source.clone()).collect();
     let deleted = purge::small_batch::tables(
         &mut (&mut engine, &mut source),
@@ -236,7 +235,7 @@ fn delete_rows(mut engine: Engine, request: &FinishRequest) -> Result<(Engine, u
             }
         },
         |(engine, source), position, shape| {
-            delete_table((engine, source), (position, &delete, shape), (&progress, request.accepts))
+            delete_table(engine, source, &delete, position, shape, &progress, request.accepts)
         },
     )?;
     require_all_passed(&mut engine, request.accepts)?;
@@ -245,12 +244,17 @@ fn delete_rows(mut engine: Engine, request: &FinishRequest) -> Result<(Engine, u
 
 /// Deletes the rows of one table: one batch, and if that was not all, several at a time.
 fn delete_table(
-    (engine, source): (&mut Engine, &mut Connection),
-    (position, delete, shape): (usize, &BlockDelete, &TableShape),
-    (progress, accepts): (&CopyProgress, bool),
+    engine: &mut Engine,
+    source: &mut Connection,
+    delete: &BlockDelete,
+    position: usize,
+    shape: &TableShape,
+    progress: &CopyProgress,
+    accepts: bool,
 ) -> Result<u64> {
     let Engine { target, plan, tables, .. } = &mut *engine;
-    let prover = Some(prover_of(target, (plan, &tables[position]), (progress, position), accepts)?);
+    let changes = Changes::of(plan, progress, &tables[position], position);
+    let prover = Some(Prover::new(target, plan, &tables[position], changes.clone(), accepts)?);
     let Some(mut of_table) = delete.of_table(source, position, shape)? else { return Ok(0) };
     let mut deleted = of_table.some(&mut [DeletePair { session: &mut *source, prover }])?;
     if of_table.is_over() {
@@ -261,7 +265,7 @@ fn delete_table(
     let own = SessionPair { source, target };
     let mut pairs = Vec::new();
     for SessionPair { source: session, target } in SessionPair::all(own, &mut streams.open) {
-        let prover = Some(prover_of(target, (plan, &tables[position]), (progress, position), accepts)?);
+        let prover = Some(Prover::new(target, plan, &tables[position], changes.clone(), accepts)?);
         pairs.push(DeletePair { session, prover });
     }
     let are_several = pairs.len() > 1;
@@ -278,22 +282,13 @@ fn of_several(error: SplitError) -> SplitError {
     if stream_sessions::is_in_the_way(&error) { SplitError::Retry(error.to_string()) } else { error }
 }
 
-fn prover_of<'a>(
-    target: &'a mut Connection,
-    (plan, table): (&'a Plan, &'a SplitTable),
-    (progress, position): (&CopyProgress, usize),
-    accepts: bool,
-) -> Result<Prover<'a>> {
-    Prover::new(target, (plan, table), Changes::of(plan, progress, table, position), accepts)
-}
-
 /// Checks that no row is left: a table or partition that was added while rows were deleted was in no batch, and
 /// triggers that were disabled meanwhile admitted rows behind the last one.
 fn require_all_passed(engine: &mut Engine, accepts: bool) -> Result<()> {
     let Engine { plan, control, target, tables, .. } = engine;
     untrusted_code::reading(control, plan, Side::Source, |source, locked| {
         if !accepts {
-            leaves::check_source_before_finish((source, locked), target, plan)?;
+            leaves::check_source_before_finish(source, locked, target, plan)?;
         }
         let now = seen::look(source, plan, Side::Source)?;
         locked.require_leaves(source.shard(), &now.tables)?;

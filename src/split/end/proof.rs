@@ -16,6 +16,7 @@ use crate::remote::Connection;
 use crate::remote::quote::literal;
 use crate::remote::result::Rows;
 use crate::server::txn::transaction;
+use crate::split::blocks::LeafRows;
 use crate::split::engine::stream_sessions;
 use crate::split::table::SplitTable;
 use crate::split::untrusted_code::WatchedCode;
@@ -44,7 +45,8 @@ pub struct Prover<'a> {
 impl<'a> Prover<'a> {
     pub fn new(
         target: &'a mut Connection,
-        (plan, table): (&'a Plan, &'a SplitTable),
+        plan: &'a Plan,
+        table: &'a SplitTable,
         changes: Changes,
         accepts: bool,
     ) -> Result<Prover<'a>> {
@@ -105,7 +107,7 @@ impl<'a> Prover<'a> {
             ));
             return Ok(());
         }
-        Err(SplitError::Failed(self.refusal((&count, &key), log_is_full, is_another)))
+        Err(SplitError::Failed(self.refusal(&count, &key, log_is_full, is_another)))
     }
 
     fn know_keys_alone(&mut self) {
@@ -129,7 +131,7 @@ impl<'a> Prover<'a> {
         is_asked.then(|| rows::looked(self.plan, self.table, &self.changes.explain(self.plan, self.table)))
     }
 
-    fn require_same(&mut self, source: &mut Connection, rows: (&str, &str), answer: &Rows) -> Result<()> {
+    fn require_same(&mut self, source: &mut Connection, rows: LeafRows<'_>, answer: &Rows) -> Result<()> {
         let unless = self.changes.explain(self.plan, self.table);
         let Prover { target, plan, table, .. } = self;
         let compared = Sides { plan, table, source, target }.tell(answer, rows, &unless)?;
@@ -171,7 +173,7 @@ impl<'a> Prover<'a> {
         )
     }
 
-    fn refusal(&self, (count, key): (&str, &str), log_is_full: bool, is_another: bool) -> Failure {
+    fn refusal(&self, count: &str, key: &str, log_is_full: bool, is_another: bool) -> Failure {
         let plan = self.plan;
         let why = if is_another {
             "the table there is not the one that the cutover opened: it was replaced since"

@@ -12,6 +12,7 @@ use crate::agent::state::is_gone;
 use crate::catalog::split::Plan;
 use crate::error::SqlState;
 use crate::remote::Connection;
+use crate::split::blocks::LeafRows;
 use crate::split::copy::key_identity::KeyIdentity;
 use crate::split::end::proof::parallel::DeletePair;
 use crate::split::injection_points::Point;
@@ -39,11 +40,13 @@ pub struct BlockDelete {
 impl BlockDelete {
     pub fn new(
         plan: &Plan,
-        (side, inbound, key_identity): (Side, InboundFks, KeyIdentity),
+        inbound: InboundFks,
+        key_identity: KeyIdentity,
         generation: i64,
         after_batch: &'static Point,
     ) -> BlockDelete {
-        BlockDelete { plan: plan.clone(), side, generation, after_batch, inbound, key_identity }
+        let (plan, side) = (plan.clone(), inbound.side);
+        BlockDelete { plan, side, generation, after_batch, inbound, key_identity }
     }
 
     /// Refuses to delete if that would run code of an untrusted role.
@@ -103,7 +106,7 @@ impl BlockDelete {
     fn require_gone(
         &self,
         connection: &mut Connection,
-        (leaf, condition): (&str, &str),
+        rows: LeafRows<'_>,
         shown: Option<u64>,
         deleted: u64,
     ) -> Result<()> {
@@ -111,15 +114,16 @@ impl BlockDelete {
         if is_shown == Some(true) {
             return Ok(());
         }
-        let left = connection.run(&format!("SELECT 1 FROM ONLY {leaf} t WHERE {condition} LIMIT 1"))?;
+        let left = connection.run(&format!("SELECT 1 FROM {rows} LIMIT 1"))?;
         if !left.rows.is_empty() {
             connection.run("ROLLBACK")?;
-            return Err(self.kept(connection, leaf));
+            return Err(self.kept(connection, rows.leaf));
         }
         if is_shown == Some(false) {
             connection.run("ROLLBACK")?;
             return Err(SplitError::Retry(format!(
-                "rows of {leaf} on shard \"{}\" that change although their keys have moved",
+                "rows of {} on shard \"{}\" that change although their keys have moved",
+                rows.leaf,
                 connection.shard()
             )));
         }

@@ -243,7 +243,7 @@ pub fn hold(engine: &mut Engine, of: &[Vec<usize>]) -> Result<usize> {
         let into_snapshot = locks::source_locks_within(&tables, SHORTLY);
         let read = format!("{into_snapshot}; SET TRANSACTION SNAPSHOT {snapshot}; {}", as_a_step());
         stream.reader.send(&read)?;
-        stream.writer.send(&begin_writing((plan.id, *generation), &tables))?;
+        stream.writer.send(&begin_writing(plan.id, *generation, &tables))?;
     }
     let mut ready = Vec::new();
     for stream in streams.iter_mut() {
@@ -324,7 +324,7 @@ pub fn as_a_step() -> String {
     format!("SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'")
 }
 
-fn begin_writing((split, generation): (i64, i64), tables: &[&SplitTable]) -> String {
+fn begin_writing(split: i64, generation: i64, tables: &[&SplitTable]) -> String {
     let begin = epoch::begin_statements(split, Side::Target, generation);
     format!("{begin}; {SHORTLY}; {}; {}", locks::target_locks_of(tables), as_a_step())
 }
@@ -332,7 +332,7 @@ fn begin_writing((split, generation): (i64, i64), tables: &[&SplitTable]) -> Str
 /// Begins the step's own transaction on the target, once it has committed one, while its streams still have theirs.
 /// Returns false if another session is in the way, which waits for the streams; they must then release their locks.
 pub fn begin_again(engine: &mut Engine) -> Result<bool> {
-    let begin = begin_writing((engine.plan.id, engine.generation), &engine.tables.iter().collect::<Vec<_>>());
+    let begin = begin_writing(engine.plan.id, engine.generation, &engine.tables.iter().collect::<Vec<_>>());
     let begun = engine.target.run(&begin);
     if !has_locked(epoch::begun(&mut engine.target, begun))? {
         return Ok(false);

@@ -18,7 +18,8 @@ use crate::catalog::cutover_request::{self, Wishes};
 use crate::catalog::split::{self, ColumnMap};
 use crate::catalog::split_state::row::{self, SplitState};
 use crate::catalog::split_state::{self, Goal, Phase};
-use crate::catalog::{lookup, reverse_split, split_accepted, split_progress, verification};
+use crate::catalog::verification::{self, DifferingRows};
+use crate::catalog::{lookup, reverse_split, split_accepted, split_progress};
 use crate::clean;
 use crate::error::{Failure, SqlState};
 use crate::server::wake;
@@ -172,7 +173,7 @@ pub fn rehearse(id: i64, wishes: &Wishes) -> Result<(), Failure> {
 
 /// Refuses if rows are known to differ, whenever that was found.
 pub fn require_alike(id: i64) -> Result<(), Failure> {
-    if let Some((rows, tables)) = verification::differing(id) {
+    if let Some(DifferingRows { rows, tables }) = verification::differing(id) {
         return Err(Failure::new(
             SqlState::NOT_IN_STATE,
             format!("split {id} cannot be cut over: {} of {tables} found to differ between its sides", counted(rows, "row", "rows")),

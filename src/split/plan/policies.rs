@@ -1,8 +1,8 @@
 //! A table's rows must move by one key: on a shard no two policies may mean one table.
 
 use crate::agent::error::Result;
-use crate::agent::observe;
 use crate::agent::session::Side;
+use crate::agent::table_names::TableNames;
 use crate::catalog::split::Plan;
 use crate::remote::Connection;
 use crate::remote::quote::text_array;
@@ -12,7 +12,7 @@ const POLICIES: &str = include_str!("../../../sql/check/policies.sql");
 
 /// Returns a finding for each table of the split that another policy means too.
 pub fn check(connection: &mut Connection, plan: &Plan, side: Side) -> Result<Vec<Finding>> {
-    let (mut schemas, mut names) = observe::table_names(plan, side);
+    let TableNames { mut schemas, mut names } = TableNames::of(plan, side);
     let count = names.len();
     let mut keyspaces = vec![plan.keyspace.clone(); count];
     for other in &plan.other_tables {

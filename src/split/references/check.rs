@@ -2,7 +2,7 @@
 //! have. It reads only the moving keys.
 
 use crate::agent::error::{Result, SplitError};
-use crate::agent::reading::LockedTables;
+use crate::agent::observed_side::ObservedSide;
 use crate::agent::session::Side;
 use crate::agent::shape::Column;
 use crate::catalog::reference;
@@ -26,11 +26,9 @@ const MISSING: &str = "target: referenced rows";
 
 /// Returns the findings, using sessions that are not used afterwards; a server that cannot be reached is reported by
 /// the rest of the check. Tables of the plan that may not be read are not queried.
-pub fn run(
-    plan: &Plan,
-    (source, here): (&mut Connection, &LockedTables),
-    (target, there): (&mut Connection, &LockedTables),
-) -> Result<Vec<Finding>> {
+pub fn run(plan: &Plan, source: &mut ObservedSide, target: &mut ObservedSide) -> Result<Vec<Finding>> {
+    let ObservedSide { session: source, locked: here, .. } = source;
+    let ObservedSide { session: target, locked: there, .. } = target;
     let closed: BTreeSet<usize> = here.closed.union(&there.closed).copied().collect();
     let is_closed = |reference: &Reference| {
         let ends = [reference.from_position, reference.to_position];
@@ -139,8 +137,9 @@ fn period_of_its_own(reference: &Reference) -> Finding {
 /// Returns a finding if moving rows may refer to a reference table that the target does not have yet.
 pub fn unfilled(plan: &Plan) -> Option<Finding> {
     let shard = &plan.target.shard_key;
-    let (table, _, why) = reference::unfilled(&plan.keyspace, std::slice::from_ref(shard))?;
-    let why = why.map(|why| format!(": {why}")).unwrap_or_default();
+    let unfilled = reference::unfilled(&plan.keyspace, std::slice::from_ref(shard))?;
+    let table = unfilled.table_name;
+    let why = unfilled.error.map(|why| format!(": {why}")).unwrap_or_default();
     let text = format!("shard \"{shard}\" does not have reference table {table} yet{why}");
     let hint = "It is filled in the background. shard_reference_tables() shows what it waits for.";
     Some(Finding { transient: true, ..Finding::new("target: reference tables", false, text, hint) })

@@ -7,6 +7,7 @@ use crate::agent::shape::Column;
 use crate::catalog::split::Plan;
 use crate::remote::Connection;
 use crate::remote::quote::{literal, text_array};
+use crate::split::blocks::LeafRows;
 use crate::split::references::{InboundFk, Reference, columns_of, found, load, moves};
 use std::collections::BTreeSet;
 
@@ -14,7 +15,7 @@ use std::collections::BTreeSet;
 /// batch by batch: a client may add such a row meanwhile, and the owner of a table may rename it.
 #[derive(Clone)]
 pub struct InboundFks {
-    side: Side,
+    pub side: Side,
     by: Vec<Option<Column>>,
     /// The plan's tables by name and number, as finish has found them.
     tables: (Vec<String>, Vec<String>),
@@ -59,8 +60,9 @@ impl InboundFks {
         &self,
         connection: &mut Connection,
         plan: &Plan,
-        (position, beside): (usize, &ReferencingTables),
-        (leaf, condition): (&str, &str),
+        position: usize,
+        beside: &ReferencingTables,
+        rows: LeafRows<'_>,
     ) -> Result<Option<InboundFk>> {
         let mut references = load(connection, plan, self.side)?;
         references.retain(|reference| !reference.is_period && reference.to_position == Some(position));
@@ -76,9 +78,9 @@ impl InboundFks {
         if references.is_empty() {
             return Ok(None);
         }
-        connection.run(&lock_rows(leaf, condition))?;
+        connection.run(&lock_rows(rows))?;
         for reference in &references {
-            let query = self.staying(plan, reference, (leaf, condition));
+            let query = self.staying(plan, reference, rows);
             if let Some(inbound_fk) = found(connection, reference, &query)? {
                 return Ok(Some(inbound_fk));
             }
@@ -88,18 +90,14 @@ impl InboundFks {
 
     /// Returns the statements by which `find` searches references to the rows `t` of a leaf: a row of any but the
     /// first is in the way.
-    pub fn questions(
-        &self,
-        plan: &Plan,
-        references: &[&Reference],
-        (leaf, condition): (&str, &str),
-    ) -> Vec<String> {
-        let staying = references.iter().map(|reference| self.staying(plan, reference, (leaf, condition)));
-        std::iter::once(lock_rows(leaf, condition)).chain(staying).collect()
+    pub fn questions(&self, plan: &Plan, references: &[&Reference], rows: LeafRows<'_>) -> Vec<String> {
+        let staying = references.iter().map(|reference| self.staying(plan, reference, rows));
+        std::iter::once(lock_rows(rows)).chain(staying).collect()
     }
 
     /// Returns a query for a row that stays and references one of the rows `t` of a leaf.
-    fn staying(&self, plan: &Plan, reference: &Reference, (leaf, condition): (&str, &str)) -> String {
+    fn staying(&self, plan: &Plan, reference: &Reference, rows: LeafRows<'_>) -> String {
+        let LeafRows { leaf, condition } = rows;
         format!(
             "SELECT {} FROM ONLY {leaf} t JOIN {} r ON {} WHERE {condition} AND NOT {} LIMIT 1",
             reference.value("r"),
@@ -151,6 +149,6 @@ impl ReferencingTables {
 }
 
 /// Returns the statement that locks rows, so that no new reference to them is added.
-fn lock_rows(leaf: &str, condition: &str) -> String {
-    format!("SELECT count(*) FROM (SELECT 1 FROM ONLY {leaf} t WHERE {condition} FOR UPDATE) locked")
+fn lock_rows(rows: LeafRows<'_>) -> String {
+    format!("SELECT count(*) FROM (SELECT 1 FROM {rows} FOR UPDATE) locked")
 }

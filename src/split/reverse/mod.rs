@@ -203,7 +203,7 @@ pub fn begin(tenure: &Tenure, there: i64) -> Result<bool> {
     let on_target = seen::look(&mut target, plan, Side::Target)?;
     // This is checked once its side is installed: a source that is restored from now on loses that side, too.
     let frozen = require_frozen(tenure, there)?;
-    let mut progress = arrived(baseline, (&on_source, &on_target), &frozen.tables);
+    let mut progress = arrived(baseline, &on_source, &on_target, &frozen.tables);
     progress.again = frozen.again;
     let shapes = on_target.tables.iter().zip(&frozen.tables);
     for (table, (shape, known)) in progress.tables.iter_mut().zip(shapes) {
@@ -212,7 +212,7 @@ pub fn begin(tenure: &Tenure, there: i64) -> Result<bool> {
         }
     }
     untrusted_code::reading(&mut target, plan, Side::Target, |target, _| {
-        take_in(plan, (&mut source, target), &tables, &mut progress)
+        take_in(plan, &mut source, target, &tables, &mut progress)
     })?;
     progress::store_first(&mut target, plan.id, &progress)?;
     Ok(true)
@@ -248,7 +248,8 @@ fn require_same_keys(plan: &Plan, there: i64, baseline: &CopyProgress, tables: &
 /// continue, or are copied anew if an earlier value may have changed.
 fn take_in(
     plan: &Plan,
-    (source, target): (&mut Connection, &mut Connection),
+    source: &mut Connection,
+    target: &mut Connection,
     tables: &[SplitTable],
     progress: &mut CopyProgress,
 ) -> Result<()> {
@@ -256,7 +257,7 @@ fn take_in(
     for (table, known) in tables.iter().zip(&mut progress.tables) {
         let is_known = |before: &str, now: &TableShape| before.is_empty() || before == now.structure();
         if !is_known(&known.structure, &table.source) || !is_known(&known.target_structure, &table.target) {
-            let effect = change_effect::of(plan, (&mut *source, &mut *target), table, known)?;
+            let effect = change_effect::of(plan, source, target, table, known)?;
             if effect.again.is_some() {
                 known.forget_copies();
             }
@@ -275,7 +276,8 @@ fn take_in(
 /// the split has left them.
 fn arrived(
     baseline: CopyProgress,
-    (on_source, on_target): (&Observation, &Observation),
+    on_source: &Observation,
+    on_target: &Observation,
     there: &[TableProgress],
 ) -> CopyProgress {
     let shapes = on_source.tables.iter().zip(&on_target.tables);
@@ -317,7 +319,7 @@ fn require_frozen(tenure: &Tenure, there: i64) -> Result<Frozen> {
     for (side, wanted) in [(Side::Source, SideState::Moved), (Side::Target, SideState::Open)] {
         let Engine { control, target, plan, .. } = &mut engine;
         let session = if side == Side::Source { control } else { target };
-        if let Some(text) = side_state_check::difference(session, plan, side, (wanted, version))? {
+        if let Some(text) = side_state_check::difference(session, plan, side, wanted, version)? {
             // The split's own worker handles that.
             transaction(|| split_state::cutover::step(there, CutoverStep::Decided));
             return Err(SplitError::Retry(text));

@@ -3,9 +3,10 @@
 
 use crate::agent::blocking_session::OPEN_FOR;
 use crate::agent::blocking_session::SESSION;
+use crate::agent::catalogs;
 use crate::agent::error::{Result, SplitError};
 use crate::agent::session::{self, Side};
-use crate::agent::{catalogs, observe};
+use crate::agent::table_names::TableNames;
 use crate::catalog::shard::Shard;
 use crate::catalog::split::Plan;
 use crate::remote::RemoteError;
@@ -64,7 +65,7 @@ fn look(plan: &Plan, side: Side, shard: &Shard) -> Result<Holders> {
                 string_agg(text, '; ') FILTER (WHERE is_moving <> is_whole AND is_old)
            FROM ordered"
     );
-    let found = session.query(&query, &catalogs::given(&observe::table_lists(plan, side)))?;
+    let found = session.query(&query, &catalogs::given(&TableNames::of(plan, side).lists()))?;
     let mut row = found.rows.into_iter().next().unwrap_or_default().into_iter();
     Ok(Holders { whole: row.next().flatten(), perhaps: row.next().flatten() })
 }

@@ -477,7 +477,7 @@ impl Worker {
             let queue_bytes = engine.queue_bytes()?;
             if let Some(engine) = self.engine.as_ref() {
                 self.retry_on_lock(|| {
-                    record::step((self.id, engine.generation), &engine.tables, outcome, queue_bytes)
+                    record::step(self.id, engine.generation, &engine.tables, outcome, queue_bytes)
                 })?;
             }
             self.recorded = Instant::now();

@@ -122,7 +122,7 @@ fn take_in(
     let mut changed = Vec::new();
     for (position, (table, known)) in tables.iter().zip(&progress.tables).enumerate() {
         if is_another(table, known, why)? {
-            changed.push((position, change_effect::of(plan, (&mut *reader, &mut *target), table, known)?));
+            changed.push((position, change_effect::of(plan, reader, target, table, known)?));
         }
     }
     for (position, effect) in &changed {

@@ -6,6 +6,7 @@ use super::draw::Draw;
 use super::survey::{FilledColumn, NumbersToCome, Survey};
 use crate::agent::catalogs;
 use crate::agent::error::Result;
+use crate::agent::observed_side::ObservedSide;
 use crate::agent::shape::{Column, Observation};
 use crate::catalog::split::{Plan, PlannedTable};
 use crate::guc;
@@ -41,10 +42,12 @@ enum NumberSource<'a> {
 
 pub fn check(
     plan: &Plan,
-    (source, on_source): (&mut Connection, &Observation),
-    (target, on_target): (&mut Connection, &Observation),
+    source: &mut ObservedSide,
+    target: &mut ObservedSide,
     found: &Survey,
 ) -> Result<Vec<Finding>> {
+    let ObservedSide { session: source, observation: on_source, .. } = source;
+    let ObservedSide { session: target, observation: on_target, .. } = target;
     let of_source =
         found.of_columns[0].iter().filter_map(|draw| of_numbers(plan, on_source, draw)).collect::<Vec<_>>();
     let alone = of_target_alone(target, found)?;
@@ -54,7 +57,7 @@ pub fn check(
         if is_covered || !is_told_apart(plan, on_target, fill) {
             return None;
         }
-        LookedColumn::of(plan, on_source, (fill.table, &fill.column), NumberSource::Target(fill, to_come))
+        LookedColumn::of(plan, on_source, fill.table, &fill.column, NumberSource::Target(fill, to_come))
     });
     let of_target: Vec<LookedColumn<'_>> = of_target.collect();
     let looked: Vec<&LookedColumn<'_>> = of_source.iter().chain(&of_target).collect();
@@ -85,7 +88,7 @@ pub fn check(
     let finding = |row: &Vec<Option<String>>| {
         let [Some(number), Some(last), Some(greatest)] = row.as_slice() else { return None };
         let looked = looked.get(number.parse::<usize>().ok()?)?;
-        known.insert(looked.object()).then(|| looked.finding(plan, (last, greatest)))
+        known.insert(looked.object()).then(|| looked.finding(plan, last, greatest))
     };
     Ok(rows.rows.iter().filter_map(finding).collect())
 }
@@ -95,9 +98,7 @@ fn of_numbers<'a>(plan: &'a Plan, on_source: &'a Observation, draw: &'a Draw) ->
     let (table, name) = (draw.table?, draw.column.as_ref()?);
     let is_mapped = computed::is_own(plan.tables.get(table)?, name);
     let is_looked_at = draw.in_unique && draw.is_drawn() && !draw.sequence.cycles && !is_mapped;
-    is_looked_at
-        .then(|| LookedColumn::of(plan, on_source, (table, name), NumberSource::Source(draw)))
-        .flatten()
+    is_looked_at.then(|| LookedColumn::of(plan, on_source, table, name, NumberSource::Source(draw))).flatten()
 }
 
 /// Whether a key contains the column: a function's number may fill any column, but in a key it must not come twice.
@@ -148,7 +149,8 @@ impl<'a> LookedColumn<'a> {
     fn of(
         plan: &'a Plan,
         on_source: &'a Observation,
-        (table, name): (usize, &str),
+        table: usize,
+        name: &str,
         by: NumberSource<'a>,
     ) -> Option<LookedColumn<'a>> {
         let (policy, shape) = (plan.tables.get(table)?, on_source.tables.get(table)?);
@@ -194,7 +196,7 @@ impl<'a> LookedColumn<'a> {
         format!("{}.{}", self.policy.table_name, ident_as_needed(&self.column.name))
     }
 
-    fn finding(&self, plan: &Plan, (at, greatest): (&str, &str)) -> Finding {
+    fn finding(&self, plan: &Plan, at: &str, greatest: &str) -> Finding {
         let (sequence, side, then) = match &self.by {
             NumberSource::Source(draw) => {
                 (&draw.sequence.name, "source", format!("at {at}, has not given out yet"))

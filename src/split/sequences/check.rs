@@ -1,8 +1,8 @@
 //! The findings of the check about sequences, before anything moves.
 
 use crate::agent::error::{Result, SplitError};
+use crate::agent::observed_side::ObservedSide;
 use crate::agent::session::Side;
-use crate::agent::shape::Observation;
 use crate::catalog::split::Plan;
 use crate::remote::Connection;
 use crate::remote::quote::{array_of, ident_as_needed, literal, qualified};
@@ -22,13 +22,13 @@ const NAME: &str = "target: sequences";
 
 pub fn check(
     plan: &Plan,
-    (source, on_source): (&mut Connection, &Observation),
-    (target, on_target): (&mut Connection, &Observation),
+    source: &mut ObservedSide,
+    target: &mut ObservedSide,
 ) -> Result<(Vec<Finding>, [SurveyRead; 2])> {
-    let oids = |observation: &Observation| -> Vec<Option<String>> {
-        observation.tables.iter().map(|table| table.oid.clone()).collect()
+    let oids = |side: &ObservedSide| -> Vec<Option<String>> {
+        side.observation.tables.iter().map(|table| table.oid.clone()).collect()
     };
-    let (here, there) = (oids(on_source), oids(on_target));
+    let (here, there) = (oids(source), oids(target));
     let is_on_both = |position: usize| {
         here.get(position).is_some_and(Option::is_some) && there.get(position).is_some_and(Option::is_some)
     };
@@ -40,9 +40,11 @@ pub fn check(
         source: here.iter().map(Option::as_deref).collect(),
         target: there.iter().map(Option::as_deref).collect(),
     };
-    let mut found = survey::survey(plan, source, target, &tables)?;
-    unfit(source, target, &mut found)?;
-    let mut findings = beyond::check(plan, (source, on_source), (target, on_target), &found)?;
+    let mut found = survey::survey(plan, &mut source.session, &mut target.session, &tables)?;
+    unfit(&mut source.session, &mut target.session, &mut found)?;
+    let mut findings = beyond::check(plan, source, target, &found)?;
+    let ObservedSide { session: source, .. } = source;
+    let ObservedSide { session: target, observation: on_target, .. } = target;
     let schemas = survey::schemas(plan, Side::Source);
     findings.extend(named::check(plan, source, target, &schemas, &found)?);
     findings.extend(of_unfollowed(plan, &found.unfollowed));

@@ -99,7 +99,7 @@ fn look(
     let listed: Vec<String> = words.iter().cloned().collect();
     // Settings may give a name another meaning as well.
     let paths = callers::search_paths(connection)?;
-    let (sequences, of_tables) = named(connection, schemas, &bodies, (&words, &listed), &paths)?;
+    let (sequences, of_tables) = named(connection, schemas, &bodies, &words, &listed, &paths)?;
     let perhaps = draw::by_name(connection, &paths, &listed)?;
     let known = ReachableSequences {
         sequences: &sequences,
@@ -118,7 +118,7 @@ fn look(
     let calls = Calls::new(&bodies);
     let reached = drawn(callers, &columns, &calls, &known);
     let closed = callers::closed(connection, &listed)?;
-    let JudgedTexts { unfollowed, counted } = judge(callers, &calls, &known, (&keys, ways), closed);
+    let JudgedTexts { unfollowed, counted } = judge(callers, &calls, &known, &keys, ways, closed);
     let mut doings: BTreeMap<usize, Doings> = BTreeMap::new();
     for (table, of) in &reached.doings {
         doings.entry(*table).or_default().add_of_columns(of);
@@ -143,7 +143,8 @@ fn named(
     connection: &mut Connection,
     schemas: &[String],
     bodies: &BTreeMap<String, Body>,
-    (words, listed): (&BTreeSet<String>, &[String]),
+    words: &BTreeSet<String>,
+    listed: &[String],
     paths: &[String],
 ) -> Result<(Vec<SequenceName>, Vec<OfTable>)> {
     // A text may name the schema, too.

@@ -31,9 +31,10 @@ mod tokens;
 mod unfollowed;
 mod writers;
 
+use crate::agent::catalogs;
 use crate::agent::error::{Result, SplitError};
 use crate::agent::session::Side;
-use crate::agent::{catalogs, observe};
+use crate::agent::table_names::TableNames;
 use crate::catalog::sequence;
 use crate::catalog::split::{self, Plan};
 use crate::error::SqlState;
@@ -191,7 +192,7 @@ impl RaisedSequences {
             return Ok(());
         }
         let (Some(from), Some(to)) = (source.get(3), target.get(3)) else { return Ok(()) };
-        let mut positions = positions::read((&engine.control, from), (&engine.target, to), &self.pairs)?;
+        let mut positions = positions::read(&engine.control, from, &engine.target, to, &self.pairs)?;
         for (position, before) in positions.iter_mut().zip(&self.reached) {
             position.to = position.to.map(|to| to.known_as(*before));
         }
@@ -236,7 +237,7 @@ impl RaisedSequences {
 
     /// Returns the positions: the source's as reported, the target's as they were raised.
     fn positions_of(&self, source: &Connection, rows: &Rows) -> Result<Vec<SequencePosition>> {
-        positions::with_reached((source, rows), &self.pairs, &self.reached)
+        positions::with_reached(source, rows, &self.pairs, &self.reached)
     }
 }
 
@@ -260,7 +261,7 @@ fn numbers(
     plan: &Plan,
     side: Side,
 ) -> std::result::Result<Vec<Option<String>>, RemoteError> {
-    let rows = connection.query(NUMBERS, &catalogs::given(&observe::table_lists(plan, side)))?.rows;
+    let rows = connection.query(NUMBERS, &catalogs::given(&TableNames::of(plan, side).lists()))?.rows;
     Ok(rows.into_iter().map(|row| row.into_iter().next().flatten()).collect())
 }
 

@@ -1,10 +1,11 @@
 //! The functions of defaults, triggers, constraints and policies, and the objects that they name: on the target these
 //! must exist, and be the same. The texts were read for them already.
 
+use crate::agent::catalogs;
 use crate::agent::deparsed::{canonical, in_schema};
 use crate::agent::error::Result;
 use crate::agent::session::Side;
-use crate::agent::{catalogs, observe};
+use crate::agent::table_names::TableNames;
 use crate::catalog::shard;
 use crate::catalog::split::Plan;
 use crate::remote::Connection;
@@ -90,7 +91,7 @@ pub fn check(
         Finding::remark_of(plan.reverse_of, Remark::Lacking, &object, detail)
     });
     let mut findings: Vec<Finding> = missing.collect();
-    findings.extend(made_of_others(plan, &both, (&made_of, &made_there)));
+    findings.extend(made_of_others(plan, &both, &made_of, &made_there));
     findings.extend(otherwise(plan, source, target, &here, texts)?);
     let tables = both.into_iter().filter(|thing| thing.kind == "table");
     let tables: Vec<(String, String)> = tables.map(|thing| (thing.schema, thing.name)).collect();
@@ -98,7 +99,7 @@ pub fn check(
     let mut others = counting(plan, source, schemas, found)?;
     others.retain(|table| !tables.contains(table));
     findings.extend(named_rows::check(plan, source, target, &others, Why::Counted)?);
-    let (schemas, names) = observe::table_names(plan, Side::Source);
+    let TableNames { schemas, names } = TableNames::of(plan, Side::Source);
     let moving: Vec<(String, String)> = schemas.into_iter().zip(names).collect();
     let staying = without(tables.iter(), &moving);
     findings.extend(rights(plan, source, target, &staying)?);
@@ -144,7 +145,8 @@ pub fn counters(
 fn made_of_others(
     plan: &Plan,
     both: &[Thing],
-    (here, there): (&BTreeMap<Thing, String>, &BTreeMap<Thing, String>),
+    here: &BTreeMap<Thing, String>,
+    there: &BTreeMap<Thing, String>,
 ) -> Vec<Finding> {
     let places = Places::of(plan);
     let is_other = |thing: &&Thing| {
@@ -206,7 +208,7 @@ fn rights(
     tables: &[(String, String)],
 ) -> Result<Vec<Finding>> {
     let mut lacking: BTreeMap<(String, String), Vec<String>> = BTreeMap::new();
-    for (table, text) in rights::of_places(plan, (source, target), tables)? {
+    for (table, text) in rights::of_places(plan, source, target, tables)? {
         lacking.entry(table).or_default().push(text);
     }
     let finding = |((schema, name), texts): ((String, String), Vec<String>)| {

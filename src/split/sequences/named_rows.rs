@@ -6,7 +6,8 @@ use super::pair::Places;
 use crate::agent::error::{Result, SplitError};
 use crate::agent::named::NamedThings;
 use crate::agent::session::Side;
-use crate::agent::{catalogs, observe, untrusted_code};
+use crate::agent::table_names::TableNames;
+use crate::agent::{catalogs, untrusted_code};
 use crate::catalog::split::Plan;
 use crate::catalog::table_policy::Policy;
 use crate::remote::quote::{ident, ident_as_needed, literal, qualified, qualified_as_needed, text_array};
@@ -97,13 +98,13 @@ pub fn check(
     for place in registered.open(source, tables)? {
         let (schema, table) = place;
         let most = why.most();
-        let here = rows(source, (plan, Side::Source), (schema, table), most)?;
-        let there = places.there(schema);
+        let here = rows(source, plan, Side::Source, &TableNames::one(schema, table), most)?;
+        let there = TableNames::one(&places.there(schema), table);
         let is_counted = why.is_counted(table);
         let what = match &here {
             Ok((0, _)) if !is_counted => continue,
             Ok((n, _)) if *n > most => others(&format!("more than {most} rows")),
-            Ok(found) if rows(target, (plan, Side::Target), (&there, table), most)?.as_ref() == Ok(found) => {
+            Ok(found) if rows(target, plan, Side::Target, &there, most)?.as_ref() == Ok(found) => {
                 if is_counted {
                     "these functions write to it while the split runs, and their changes on the source, for example of a counter, stay there".to_owned()
                 } else {
@@ -145,7 +146,7 @@ struct Registered {
 
 impl Registered {
     fn of(plan: &Plan) -> Registered {
-        let (schemas, names) = observe::table_names(plan, Side::Source);
+        let TableNames { schemas, names } = TableNames::of(plan, Side::Source);
         let (others, keyless) = in_one(|| unregistered::registered(plan, &plan.source));
         let mut here: BTreeSet<(String, String)> = schemas.into_iter().zip(names).chain(keyless).collect();
         let mut elsewhere = BTreeMap::new();
@@ -209,11 +210,12 @@ fn parts(source: &mut Connection, tables: &[&(String, String)]) -> Result<BTreeS
 /// owner could have defined the cast.
 fn rows(
     session: &mut Connection,
-    (plan, side): (&Plan, Side),
-    (schema, table): (&str, &str),
+    plan: &Plan,
+    side: Side,
+    table: &TableNames,
     most: usize,
 ) -> Result<std::result::Result<(usize, String), String>> {
-    let name = qualified(schema, table);
+    let name = table.qualified(0).unwrap_or_default();
     let query = format!(
         "SELECT pg_catalog.count(*), pg_catalog.md5(pg_catalog.string_agg(r.row, '' ORDER BY r.row COLLATE pg_catalog.\"C\"))
            FROM (SELECT pg_catalog.md5(pg_catalog.textin(pg_catalog.record_out(t.*))) AS row FROM {name} t LIMIT {}) r",
@@ -221,7 +223,7 @@ fn rows(
     );
     let found = session.undone(|session| {
         session.run(&format!("LOCK TABLE {name} IN ACCESS SHARE MODE"))?;
-        match look(session, (plan, side), (schema, table), &name)? {
+        match look(session, plan, side, table, &name)? {
             NamedRowsLook::Unread(why) => Ok(Err(why)),
             NamedRowsLook::Empty => Ok(Ok(None)),
             NamedRowsLook::May => session.query(&query, &[]).map(|rows| Ok(Some(rows))),
@@ -251,14 +253,14 @@ enum NamedRowsLook {
 
 fn look(
     session: &mut Connection,
-    (plan, side): (&Plan, Side),
-    (schema, table): (&str, &str),
+    plan: &Plan,
+    side: Side,
+    table: &TableNames,
     name: &str,
 ) -> std::result::Result<NamedRowsLook, RemoteError> {
     let trusted = side.of(plan.trusted.each_ref());
-    let [schemas, names] = observe::table_lists(plan, side);
-    let parameters = [name, &schemas, &names, &text_array(trusted)];
-    let plain = session.query(PLAIN, &catalogs::given(&parameters))?;
+    let [schemas, names, owners] = TableNames::of(plan, side).lists_with(trusted);
+    let plain = session.query(PLAIN, &catalogs::given(&[name, &schemas, &names, &owners]))?;
     let is = |cell: &Option<String>| cell.as_deref() == Some("t");
     match plain.rows.first().map(Vec::as_slice) {
         Some([is_plain, _, is_empty]) if is(is_plain) && is(is_empty) => return Ok(NamedRowsLook::Empty),
@@ -269,8 +271,7 @@ fn look(
         }
         None | Some(_) => return Ok(NamedRowsLook::Unread(NO_TABLE.to_owned())),
     }
-    let place = (vec![schema.to_owned()], vec![table.to_owned()]);
-    let code = untrusted_code::find_in(session, place, trusted, &NamedThings::none())?.code;
+    let code = untrusted_code::find_in(session, table, trusted, &NamedThings::none())?.code;
     let why = |code: &untrusted_code::Code| {
         format!("the mover would run untrusted code of {}: {}", code.owner, code.text())
     };

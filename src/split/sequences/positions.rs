@@ -75,12 +75,14 @@ pub fn ask(
     source.send(of_source)?;
     target.send(of_target)?;
     let (from, to) = (source.finish(), target.finish());
-    read((source, &from?), (target, &to?), pairs)
+    read(source, &from?, target, &to?, pairs)
 }
 
 pub fn read(
-    (source, from): (&Connection, &Rows),
-    (target, to): (&Connection, &Rows),
+    source: &Connection,
+    from: &Rows,
+    target: &Connection,
+    to: &Rows,
     pairs: &[SequencePair],
 ) -> Result<Vec<SequencePosition>> {
     let there = pairs.iter().enumerate().map(|(number, pair)| {
@@ -88,12 +90,13 @@ pub fn read(
         Ok(state.map(|state| state.held(pair.holds)))
     });
     let there: Vec<Option<CounterState>> = there.collect::<Result<_>>()?;
-    with_reached((source, from), pairs, &there)
+    with_reached(source, from, pairs, &there)
 }
 
 /// Combines the source's current positions with those that the target's were raised to.
 pub fn with_reached(
-    (source, from): (&Connection, &Rows),
+    source: &Connection,
+    from: &Rows,
     pairs: &[SequencePair],
     reached: &[Option<CounterState>],
 ) -> Result<Vec<SequencePosition>> {

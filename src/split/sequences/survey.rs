@@ -9,9 +9,10 @@ use super::draw::{self, Draw, DrawContext, Drawer, DrawnSequence, SequenceName};
 use super::functions::{self, FunctionFindings, FunctionTexts};
 use super::pair::{self, Places, SequencePair, SequenceProblem, WantedSequence};
 use super::unfollowed::{TableKeys, Unfollowed};
+use crate::agent::catalogs;
 use crate::agent::error::Result;
 use crate::agent::session::Side;
-use crate::agent::{catalogs, observe};
+use crate::agent::table_names::TableNames;
 use crate::catalog::shard;
 use crate::catalog::split::{ColumnMap, Plan};
 use crate::remote::Connection;
@@ -223,8 +224,7 @@ fn fills(there: &[Draw], maps: &[&[ColumnMap]]) -> Vec<FilledColumn> {
 
 /// Returns the schemas of a side's tables.
 pub fn schemas(plan: &Plan, side: Side) -> Vec<String> {
-    let (schemas, _) = observe::table_names(plan, side);
-    schemas.into_iter().collect::<BTreeSet<_>>().into_iter().collect()
+    TableNames::of(plan, side).schemas.into_iter().collect::<BTreeSet<_>>().into_iter().collect()
 }
 
 /// Returns the sequences of the source that the operator has named.

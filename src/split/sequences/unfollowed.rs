@@ -437,7 +437,8 @@ pub fn judge(
     callers: &[TableCaller],
     calls: &Calls<'_>,
     known: &ReachableSequences<'_>,
-    (keys, ways): (&[TableKeys], &[BTreeSet<String>]),
+    keys: &[TableKeys],
+    ways: &[BTreeSet<String>],
     closed: BTreeSet<String>,
 ) -> JudgedTexts {
     let of_body = |body: &&Body| -> BTreeSet<String> {

@@ -38,7 +38,7 @@ pub fn install_and(
     let mut groups = Vec::new();
     for (table, function) in tables.iter().zip(&functions) {
         let is_native = native.contains(&table.policy.ordinal);
-        groups.extend(of_table(plan, table, side, (function, is_native)));
+        groups.extend(of_table(plan, table, side, function, is_native));
     }
     create_missing(connection, &groups, done)
 }
@@ -48,7 +48,8 @@ fn of_table<'a>(
     plan: &Plan,
     table: &'a SplitTable,
     side: Side,
-    (function, is_native): (&'a str, bool),
+    function: &'a str,
+    is_native: bool,
 ) -> Vec<Group<'a>> {
     let (shape, column) = match side {
         Side::Source => (&table.source, &table.source_by),
@@ -318,18 +319,19 @@ const OF_LOOK_UP: &str = "t.oid = ANY (ARRAY(
 /// Drops the triggers that call the agent's functions, whatever their names are: the owner of a table can rename its
 /// triggers.
 pub fn drop_called(connection: &mut Connection, called: &str, function: &str, first: &str) -> Result<()> {
-    drop_under(with_short_lock, connection, (called, function), first)
+    drop_under(with_short_lock, connection, called, function, first)
 }
 
 /// Drops them with one attempt for each table: others are waiting.
 pub fn drop_called_once(connection: &mut Connection, called: &str, function: &str) -> Result<()> {
-    drop_under(with_short_lock_once, connection, (called, function), "")
+    drop_under(with_short_lock_once, connection, called, function, "")
 }
 
 fn drop_under(
     locked: TakeLock,
     connection: &mut Connection,
-    (called, function): (&str, &str),
+    called: &str,
+    function: &str,
     first: &str,
 ) -> Result<()> {
     let rows = catalogs::ask(

@@ -12,6 +12,7 @@ use crate::remote::template::{fill, word};
 use crate::split::table::SplitTable;
 
 /// The log of one table's changes.
+#[derive(Clone)]
 pub struct Changes {
     /// The log's table on the target.
     pub log: String,

@@ -6,6 +6,7 @@ use crate::guc;
 use crate::remote::copy::Copied;
 use crate::remote::pipe::{self, FailedPiece, Lane};
 use crate::remote::{FOR_EVER, RemoteError};
+use crate::split::blocks::LeafRows;
 use crate::split::engine::Engine;
 use crate::split::engine::session_pair::{SessionPair, ask_each};
 use crate::split::verify::rows::{self, Sides, SliceResult};
@@ -16,6 +17,12 @@ pub struct Slice {
     pub lane: usize,
     pub leaf: String,
     pub condition: String,
+}
+
+impl Slice {
+    fn rows(&self) -> LeafRows<'_> {
+        LeafRows { leaf: &self.leaf, condition: &self.condition }
+    }
 }
 
 /// Compares rows of a table's leaves on the source, each looked for on the target. `unless` is a condition over their
@@ -36,7 +43,7 @@ pub fn of_source(
     let lanes = pairs.iter_mut().zip(slices).map(|(pair, slice)| Lane {
         source: pair.source,
         target: pair.target,
-        pieces: vec![rows::keys_from_source(table, &slice.leaf, &slice.condition, true)],
+        pieces: vec![rows::keys_from_source(table, slice.rows(), true)],
     });
     let copied =
         counts(pipe::parallel(lanes.collect())).map_err(|error| rows::without_values(error, table))?;
@@ -48,7 +55,7 @@ pub fn of_source(
     for ((SessionPair { source, target }, slice), answer) in pairs.into_iter().zip(slices).zip(answers) {
         let mut sides = Sides { plan, table, source, target };
         all.push(match answer {
-            Some(rows) => sides.tell(&rows, (&slice.leaf, &slice.condition), unless)?,
+            Some(rows) => sides.tell(&rows, slice.rows(), unless)?,
             None => SliceResult::default(),
         });
     }
@@ -68,7 +75,7 @@ pub fn of_target(engine: &mut Engine, position: usize, slices: &[Slice]) -> Resu
     let lanes = pairs.iter_mut().zip(slices).map(|(pair, slice)| Lane {
         source: pair.target,
         target: pair.source,
-        pieces: vec![rows::keys_from_target(table, &slice.leaf, &slice.condition)],
+        pieces: vec![rows::keys_from_target(table, slice.rows())],
     });
     let copied = counts(pipe::parallel(lanes.collect()))?;
     let question = rows::unknown_to_source(plan, table);

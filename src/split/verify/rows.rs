@@ -20,6 +20,7 @@ use crate::remote::pipe;
 use crate::remote::quote::{ident, literal};
 use crate::remote::result::Rows;
 use crate::remote::{Connection, RemoteError, number};
+use crate::split::blocks::LeafRows;
 use crate::split::table::columns::{ColumnMapping, ColumnSource};
 use crate::split::table::{SplitTable, computed};
 
@@ -208,12 +209,7 @@ impl Brought<'_> {
 
 impl Sides<'_> {
     /// Evaluates the target's answer, and determines which rows it does not have.
-    pub fn tell(
-        &mut self,
-        answer: &Rows,
-        (leaf, condition): (&str, &str),
-        unless: &str,
-    ) -> Result<SliceResult> {
+    pub fn tell(&mut self, answer: &Rows, rows: LeafRows<'_>, unless: &str) -> Result<SliceResult> {
         let table = self.table;
         let row = answer.rows.first().cloned().unwrap_or_default();
         let cell = |n: usize| row.get(n).and_then(Option::as_deref);
@@ -225,7 +221,7 @@ impl Sides<'_> {
             ..SliceResult::default()
         };
         if suspect > 0 {
-            self.bring_rows(leaf, condition)?;
+            self.bring_rows(rows)?;
             let scope = self.plan.scope.filter(&table.target_by, "t");
             let found = self.target.run_unbounded(&differing(table, &scope, unless))?;
             note(self.target, table, found, &mut compared)?;
@@ -234,13 +230,10 @@ impl Sides<'_> {
     }
 
     /// Sends the rows themselves, into a table with the target's columns.
-    fn bring_rows(&mut self, leaf: &str, condition: &str) -> Result<()> {
+    fn bring_rows(&mut self, rows: LeafRows<'_>) -> Result<()> {
         let Sides { table, source, target, .. } = self;
         let format = table.text_format();
-        let out = format!(
-            "COPY (SELECT {} FROM ONLY {leaf} t WHERE {condition}) TO STDOUT ({format})",
-            Brought::of(table).selected()
-        );
+        let out = format!("COPY (SELECT {} FROM {rows}) TO STDOUT ({format})", Brought::of(table).selected());
         target.run("TRUNCATE pg_temp.verify_rows")?;
         let into = format!("COPY pg_temp.verify_rows FROM STDIN ({format})");
         pipe::statements(source, &out, target, &into, Bounds::unlimited())
@@ -256,19 +249,14 @@ pub const FORGET_ON_TARGET: &str = "TRUNCATE pg_temp.verify_keys";
 pub const FORGET_ON_SOURCE: &str = "DELETE FROM pg_temp.verify_keys";
 
 /// Returns the COPY of keys and checksums of some rows of a leaf of the source, for the target.
-pub fn keys_from_source(
-    table: &SplitTable,
-    leaf: &str,
-    condition: &str,
-    compares: bool,
-) -> CopyPiece<'static> {
-    keys_piece(table, &keys_of_source(table, leaf, condition, compares))
+pub fn keys_from_source(table: &SplitTable, rows: LeafRows<'_>, compares: bool) -> CopyPiece<'static> {
+    keys_piece(table, &keys_of_source(table, rows, compares))
 }
 
 /// Returns the COPY of keys of some rows of a leaf of the target, for the source.
-pub fn keys_from_target(table: &SplitTable, leaf: &str, condition: &str) -> CopyPiece<'static> {
+pub fn keys_from_target(table: &SplitTable, rows: LeafRows<'_>) -> CopyPiece<'static> {
     let keys = keys(table.target.key(), &queue::keys(&table.source));
-    keys_piece(table, &format!("SELECT {keys} FROM ONLY {leaf} t WHERE {condition}"))
+    keys_piece(table, &format!("SELECT {keys} FROM {rows}"))
 }
 
 fn keys_piece(table: &SplitTable, query: &str) -> CopyPiece<'static> {
@@ -303,11 +291,11 @@ pub fn suspects(table: &SplitTable, scope: &str, unless: &str) -> String {
 
 /// Returns a query for the keys of some rows of a leaf of the source, with the checksums and the lengths of the rows.
 /// If rows are not compared, it returns only keys: the rows may have no text form.
-pub fn keys_of_source(table: &SplitTable, leaf: &str, condition: &str, compares: bool) -> String {
+pub fn keys_of_source(table: &SplitTable, rows: LeafRows<'_>, compares: bool) -> String {
     let names = queue::keys(&table.source);
     format!(
         "SELECT {}, {CHECKSUM}, {LENGTH}
-           FROM (SELECT {}, {} AS x FROM ONLY {leaf} t WHERE {condition} OFFSET 0) r",
+           FROM (SELECT {}, {} AS x FROM {rows} OFFSET 0) r",
         names.join(", "),
         keys(table.source.key(), &names),
         if compares { row_of_source(table) } else { "''::pg_catalog.text".to_owned() }

@@ -4,8 +4,8 @@
 
 use super::slice::position_of;
 use crate::agent::error::Result;
-use crate::agent::observe;
 use crate::agent::session::Side;
+use crate::agent::table_names::TableNames;
 use crate::catalog::verification::{RowDifference, VerificationStatus};
 use crate::numbers::behind::{self, NumberEnd};
 use crate::numbers::introspect;
@@ -34,7 +34,7 @@ pub fn look_at(engine: &mut Engine) -> Result<()> {
 }
 
 fn find(engine: &mut Engine, done: &[(usize, usize)]) -> Result<Vec<behind::NumberBehind>> {
-    let lists = [Side::Source, Side::Target].map(|side| observe::keyed_table_lists(&engine.plan, side));
+    let lists = [Side::Source, Side::Target].map(|side| TableNames::keyed_lists(&engine.plan, side));
     let is_done = |position: usize| done.iter().any(|(other, _)| *other == position);
     let Engine { reader, target, tables, .. } = engine;
     let of = |name: &dyn Fn(usize) -> String| -> Vec<Option<String>> {

@@ -16,6 +16,17 @@ use crate::split::injection_points::{self, reach};
 pub const LEAST_BLOCKS: i64 = 64;
 pub const MOST_BLOCKS: i64 = 1 << 16;
 
+/// A table whose rows are being compared.
+#[derive(Clone, Copy)]
+pub struct ComparedTable<'a> {
+    /// What is recorded of it.
+    pub record: &'a Verification,
+    /// Its position among the split's tables.
+    pub position: usize,
+    pub when: When,
+    pub progress: &'a CopyProgress,
+}
+
 pub fn position_of(engine: &Engine, ordinal: i32) -> Option<usize> {
     engine.tables.iter().position(|table| table.policy.ordinal == ordinal)
 }
@@ -59,12 +70,8 @@ pub fn reach_compared(engine: &Engine) -> Result<()> {
 /// Creates what the pairs need for a table's rows, and returns how many of the first ones have it. Within a step before
 /// the cutover it can be created only for the next step, since a read-only transaction creates no table; afterwards the
 /// target's session suffices, in a transaction that is rolled back.
-pub fn prepare(
-    engine: &mut Engine,
-    run: &mut Run,
-    (table, position): (&Verification, usize),
-    when: When,
-) -> Result<usize> {
+pub fn prepare(engine: &mut Engine, run: &mut Run, table: ComparedTable<'_>) -> Result<usize> {
+    let ComparedTable { record, position, when, .. } = table;
     let Engine { target, streams, tables, .. } = engine;
     let held = streams.held;
     let streams = streams.open.iter_mut().take(held);
@@ -72,12 +79,12 @@ pub fn prepare(
     let all = std::iter::once(own).chain(streams.map(|stream| (&mut stream.writer, &mut stream.prepared)));
     let mut count = 0;
     for (target, prepared) in all {
-        if *prepared != Some(table.ordinal) {
+        if *prepared != Some(record.ordinal) {
             if when == When::BeforeCutover {
                 break;
             }
             rows::prepare_target(target, &tables[position])?;
-            *prepared = Some(table.ordinal);
+            *prepared = Some(record.ordinal);
         }
         count += 1;
     }
@@ -86,7 +93,8 @@ pub fn prepare(
 }
 
 /// Returns the condition under which a row that differs on the target is not reported.
-pub fn unless(engine: &mut Engine, progress: &CopyProgress, position: usize, when: When) -> Result<String> {
+pub fn unless(engine: &mut Engine, table: ComparedTable<'_>) -> Result<String> {
+    let ComparedTable { position, when, progress, .. } = table;
     let Engine { plan, target, tables, .. } = engine;
     let table = &tables[position];
     if when == When::BeforeCutover {

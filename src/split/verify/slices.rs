@@ -7,7 +7,6 @@
 use crate::agent::error::Result;
 use crate::agent::session::Side;
 use crate::agent::shape::Leaf;
-use crate::agent::state::progress::CopyProgress;
 use crate::catalog::verification::{Verification, VerificationStatus};
 use crate::split::blocks::{self, BlockSpan, Extent};
 use crate::split::engine::session_pair::{SessionPair, ask_both};
@@ -19,21 +18,17 @@ use crate::split::verify::ranges::{self, Range};
 use crate::split::verify::row_slices::{self, Slice};
 use crate::split::verify::rows::SliceResult;
 use crate::split::verify::slice::{
-    LEAST_BLOCKS, MOST_BLOCKS, noted, pair_count, prepare, reach_compared, unless,
+    ComparedTable, LEAST_BLOCKS, MOST_BLOCKS, noted, pair_count, prepare, reach_compared, unless,
 };
 use crate::split::verify::whole::{self, SideSize};
 use std::time::Instant;
 
 /// Compares the next ranges of a table's key and returns the bytes of their rows. Returns None if the sessions do not
 /// have the tables yet that this needs.
-pub fn ranges(
-    engine: &mut Engine,
-    run: &mut Run,
-    (table, position): (&Verification, usize),
-    (when, progress): (When, &CopyProgress),
-) -> Result<Option<i64>> {
+pub fn ranges(engine: &mut Engine, run: &mut Run, table: ComparedTable<'_>) -> Result<Option<i64>> {
     let began = Instant::now();
-    let at = VerifyPosition { read: ReadSide::Ranges, ..VerifyPosition::parse(&table.position) };
+    let position = table.position;
+    let at = VerifyPosition { read: ReadSide::Ranges, ..VerifyPosition::parse(&table.record.position) };
     let is_first = run.keys == 0 || at.after.is_empty();
     let keys = if is_first { ranges::first_keys(engine, position)? } else { run.keys };
     let planned = next_ranges(engine, position, &at, keys)?;
@@ -46,12 +41,12 @@ pub fn ranges(
         })
         .collect();
     if !differ.is_empty() {
-        let prepared = prepare(engine, run, (table, position), when)?;
+        let prepared = prepare(engine, run, table)?;
         differ.retain(|lane| *lane < prepared);
     }
     if !differ.is_empty() {
-        let unless = unless(engine, progress, position, when)?;
-        let rows = rows_of(engine, position, (&planned, &differ), (when, &unless))?;
+        let unless = unless(engine, table)?;
+        let rows = rows_of(engine, table, &planned, &differ, &unless)?;
         for (lane, rows) in differ.into_iter().zip(rows) {
             compared[lane] = Some(rows);
         }
@@ -62,7 +57,7 @@ pub fn ranges(
     let behind = planned
         .into_iter()
         .map(|range| range.to.map(|after| VerifyPosition { after, ..at.clone() }.to_text()));
-    note(run, table, behind.zip(compared))
+    note(run, table.record, behind.zip(compared))
 }
 
 fn next_ranges(engine: &mut Engine, position: usize, at: &VerifyPosition, keys: i64) -> Result<Vec<Range>> {
@@ -106,10 +101,12 @@ fn sums(engine: &mut Engine, position: usize, planned: &[Range]) -> Result<Vec<O
 /// Compares the rows of ranges that differ between both sides, each in its lane.
 fn rows_of(
     engine: &mut Engine,
-    position: usize,
-    (planned, differ): (&[Range], &[usize]),
-    (when, unless): (When, &str),
+    table: ComparedTable<'_>,
+    planned: &[Range],
+    differ: &[usize],
+    unless: &str,
 ) -> Result<Vec<SliceResult>> {
+    let position = table.position;
     let conditions: Vec<(usize, [String; 2])> =
         differ.iter().map(|lane| (*lane, planned[*lane].conditions(engine, position))).collect();
     let slices = |side: usize, leaves: &[Leaf]| -> Vec<Vec<Slice>> {
@@ -131,7 +128,7 @@ fn rows_of(
     for slices in here {
         add(row_slices::of_source(engine, position, &slices, unless)?);
     }
-    if when == When::BeforeCutover {
+    if table.when == When::BeforeCutover {
         for slices in there {
             add(row_slices::of_target(engine, position, &slices)?);
         }
@@ -141,26 +138,22 @@ fn rows_of(
 
 /// Compares the next blocks of a table, of one side, with the same result. At the end of that side it turns to the
 /// other one.
-pub fn blocks(
-    engine: &mut Engine,
-    run: &mut Run,
-    (table, position): (&Verification, usize),
-    (when, progress): (When, &CopyProgress),
-) -> Result<Option<i64>> {
+pub fn blocks(engine: &mut Engine, run: &mut Run, table: ComparedTable<'_>) -> Result<Option<i64>> {
     let began = Instant::now();
-    let pairs = prepare(engine, run, (table, position), when)?;
+    let pairs = prepare(engine, run, table)?;
     if pairs == 0 {
         return Ok(None);
     }
-    let at = VerifyPosition::parse(&table.position);
-    let spans = match next_spans(engine, run, position, (at.clone(), when, pairs))? {
+    let ComparedTable { record, position, .. } = table;
+    let at = VerifyPosition::parse(&record.position);
+    let spans = match next_spans(engine, run, table, at.clone(), pairs)? {
         NextSpans::Some(spans) => spans,
         NextSpans::Rewritten => {
-            run.rewritten = Some(table.ordinal);
+            run.rewritten = Some(record.ordinal);
             return Ok(Some(0));
         }
         NextSpans::End(at) => {
-            end_side(run, table, at, when);
+            end_side(run, record, at, table.when);
             return Ok(Some(0));
         }
     };
@@ -170,7 +163,7 @@ pub fn blocks(
     let compared = match at.read {
         ReadSide::Target => row_slices::of_target(engine, position, &slices)?,
         ReadSide::Source | ReadSide::Ranges => {
-            let unless = unless(engine, progress, position, when)?;
+            let unless = unless(engine, table)?;
             row_slices::of_source(engine, position, &slices, &unless)?
         }
     };
@@ -180,7 +173,7 @@ pub fn blocks(
         run.blocks = blocks::adapt(run.blocks, factor, LEAST_BLOCKS, MOST_BLOCKS);
     }
     let behind = behind.iter().map(|at| Some(at.to_text()));
-    note(run, table, behind.zip(compared.into_iter().map(Some)))
+    note(run, table.record, behind.zip(compared.into_iter().map(Some)))
 }
 
 /// Notes that a side of a table is compared, after which the other side is, or the table is done.
@@ -215,15 +208,16 @@ enum NextSpans {
 fn next_spans(
     engine: &mut Engine,
     run: &Run,
-    position: usize,
-    (mut at, when, pairs): (VerifyPosition, When, usize),
+    compared: ComparedTable<'_>,
+    mut at: VerifyPosition,
+    pairs: usize,
 ) -> Result<NextSpans> {
     let mut spans = Vec::new();
     let Engine { plan, reader, target, tables, .. } = engine;
-    let table = &tables[position];
+    let table = &tables[compared.position];
     let (session, shape, by) = match at.read {
         // Rows that only the target has may have been inserted by its clients since.
-        ReadSide::Target if when == When::AfterCutover => return Ok(NextSpans::End(at)),
+        ReadSide::Target if compared.when == When::AfterCutover => return Ok(NextSpans::End(at)),
         ReadSide::Target => (target, &table.target, &table.target_by),
         ReadSide::Source | ReadSide::Ranges => (reader, &table.source, &table.source_by),
     };

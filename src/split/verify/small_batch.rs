@@ -32,7 +32,7 @@ pub fn compare(engine: &mut Engine, run: &mut Run, size: &mut Together) -> Resul
         return Ok(None);
     }
     wait::report_as(WorkerStatus::Working, &format!("comparing {}", engine.tables[positions[0]].source.name));
-    let groups = groups(&whole::sizes(engine, &positions)?, (pairs, most), whole::most());
+    let groups = groups(&whole::sizes(engine, &positions)?, pairs, most, whole::most());
     let mut left = positions.as_slice();
     let mut of_each = Vec::new();
     for count in groups {
@@ -66,7 +66,7 @@ pub fn compare(engine: &mut Engine, run: &mut Run, size: &mut Together) -> Resul
 
 /// Returns how many of the first tables each pair gets, of these sizes, so that all have about as much to do, and none
 /// more than so many tables.
-fn groups(sizes: &[i64], (pairs, of_each): (usize, usize), most: i64) -> Vec<usize> {
+fn groups(sizes: &[i64], pairs: usize, of_each: usize, most: i64) -> Vec<usize> {
     let limit = most.saturating_mul(i64::try_from(pairs).unwrap_or(1));
     let mut sum = 0_i64;
     let fits = |size: &&i64| {
@@ -97,17 +97,17 @@ mod tests {
 
     #[test]
     fn small_tables_are_shared_out_in_their_order() {
-        assert_eq!(groups(&[10; 6], (3, 32), 1000), [2, 2, 2]);
-        assert_eq!(groups(&[10; 7], (3, 32), 1000), [3, 3, 1]);
+        assert_eq!(groups(&[10; 6], 3, 32, 1000), [2, 2, 2]);
+        assert_eq!(groups(&[10; 7], 3, 32, 1000), [3, 3, 1]);
         // The first table is as big as all others.
-        assert_eq!(groups(&[10 << 20, 1, 1, 1], (2, 32), 16 << 20), [1, 3]);
+        assert_eq!(groups(&[10 << 20, 1, 1, 1], 2, 32, 16 << 20), [1, 3]);
         // A table that does not fit is left out, with all behind it.
-        assert_eq!(groups(&[1, 1, 17 << 20, 1], (2, 32), 16 << 20), [1, 1]);
-        assert_eq!(groups(&[17 << 20, 1], (2, 32), 16 << 20), Vec::<usize>::new());
-        assert_eq!(groups(&[0; 100], (2, 32), 16 << 20), [32, 32]);
+        assert_eq!(groups(&[1, 1, 17 << 20, 1], 2, 32, 16 << 20), [1, 1]);
+        assert_eq!(groups(&[17 << 20, 1], 2, 32, 16 << 20), Vec::<usize>::new());
+        assert_eq!(groups(&[0; 100], 2, 32, 16 << 20), [32, 32]);
         // One pair gets all, as far as they fit.
-        assert_eq!(groups(&[10; 4], (1, 4), 1000), [4]);
-        assert_eq!(groups(&[10, 10, 1000, 10], (1, 4), 1000), [2]);
-        assert_eq!(groups(&[10], (2, 1), 1000), [1]);
+        assert_eq!(groups(&[10; 4], 1, 4, 1000), [4]);
+        assert_eq!(groups(&[10, 10, 1000, 10], 1, 4, 1000), [2]);
+        assert_eq!(groups(&[10], 2, 1, 1000), [1]);
     }
 }

@@ -6,7 +6,7 @@
 
 use super::changes::Changes;
 use super::position::{ReadSide, VerifyPosition};
-use super::slice::{position_of, prepare_next, require_noted};
+use super::slice::{ComparedTable, position_of, prepare_next, require_noted};
 use super::{ranges, slices, small_batch, whole};
 use crate::agent::error::{Result, SplitError};
 use crate::agent::state::progress::CopyProgress;
@@ -73,7 +73,7 @@ fn go_on(engine: &mut Engine, run: &mut Run, progress: &CopyProgress, when: When
     while let Some(table) = run.tables.first().cloned() {
         let compared = match small_batch::compare(engine, run, &mut size)? {
             Some(compared) => Some(compared),
-            None => next(engine, run, table, (when, progress))?,
+            None => next(engine, run, table, progress, when)?,
         };
         let Some(compared) = compared else { return Ok(()) };
         bytes += compared;
@@ -96,7 +96,8 @@ fn next(
     engine: &mut Engine,
     run: &mut Run,
     table: Verification,
-    (when, progress): (When, &CopyProgress),
+    progress: &CopyProgress,
+    when: When,
 ) -> Result<Option<i64>> {
     let Some(position) = position_of(engine, table.ordinal) else {
         run.tables.remove(0);
@@ -116,12 +117,9 @@ fn next(
             at == VerifyPosition::default() && ranges::suits(engine, position)?
         }
     };
-    let of = (&table, position);
-    let compared = if is_by_ranges {
-        slices::ranges(engine, run, of, (when, progress))?
-    } else {
-        slices::blocks(engine, run, of, (when, progress))?
-    };
+    let of = ComparedTable { record: &table, position, when, progress };
+    let compared =
+        if is_by_ranges { slices::ranges(engine, run, of)? } else { slices::blocks(engine, run, of)? };
     let differing = run.compared.last().map_or(0, |(table, _)| table.differing);
     if compared.is_some() && when == When::AfterCutover && differing > table.differing {
         // The log may have become too long since it was asked.

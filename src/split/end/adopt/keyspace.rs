@@ -6,7 +6,7 @@ use super::merge::Lost;
 use super::routes::{Becomes, RouteStep, Routes, canonical};
 use super::row::AdoptRow;
 use crate::catalog::keyspace::{self, Keyspace, LockedKeyspace};
-use crate::catalog::routing::RoutingChange;
+use crate::catalog::routing::{RoutedEntries, RoutingChange};
 use crate::catalog::{shard_decision, split};
 use crate::error::Failure;
 use crate::keys::interval::Interval;
@@ -118,12 +118,12 @@ fn apply(
             let keys: Vec<String> = changed.iter().map(|step| step.key.clone()).collect();
             let shards: Vec<String> =
                 changed.iter().map(|step| step.lost.decision.to_shard.clone()).collect();
-            change::replace(keyspace, &keys, (&keys, &shards), change())?;
+            change::replace(keyspace, &keys, RoutedEntries { names: &keys, shards: &shards }, change())?;
         }
         None => {}
     }
     if keyspace::version(&keyspace.name) <= last {
-        change::replace(keyspace, &[], (&[], &[]), change())?;
+        change::replace(keyspace, &[], RoutedEntries::default(), change())?;
     }
     Ok(())
 }

@@ -102,7 +102,7 @@ impl<'a> Routes<'a> {
         if keyspace.strategy.order().is_some() {
             let mut steps: Vec<RouteStep<'a>> =
                 taken.into_iter().flat_map(|(lost, keys)| of_ranges(keyspace, lost, keys, &shards)).collect();
-            moved_on(keyspace, &mut steps, (&[], &by_splits));
+            moved_on(keyspace, &mut steps, &[], &by_splits);
             return steps;
         }
         let first = taken.iter().map(|(lost, _)| lost.decision.version).min().unwrap_or(i64::MAX);
@@ -117,7 +117,7 @@ impl<'a> Routes<'a> {
             .into_iter()
             .map(|(key, lost)| step(lost, current.get(&key).cloned(), key, &shards))
             .collect();
-        moved_on(keyspace, &mut steps, (&adopted, &by_splits));
+        moved_on(keyspace, &mut steps, &adopted, &by_splits);
         steps
     }
 }
@@ -136,7 +136,8 @@ fn step<'a>(lost: &'a Lost, now: Option<String>, key: String, shards: &BTreeSet<
 fn moved_on(
     keyspace: &Keyspace,
     steps: &mut [RouteStep<'_>],
-    (adopted, by_splits): (&[Decision], &BTreeMap<String, i64>),
+    adopted: &[Decision],
+    by_splits: &BTreeMap<String, i64>,
 ) {
     let mut by_adopted: BTreeMap<String, (i64, i64)> = BTreeMap::new();
     for decision in adopted {

@@ -5,6 +5,7 @@ use crate::remote::copy::Bounds;
 use crate::remote::pipe::{self, Lane};
 use crate::remote::result::Rows;
 use crate::remote::{Connection, FOR_EVER};
+use crate::split::blocks::LeafRows;
 use crate::split::end::proof::Prover;
 use crate::split::engine::session_pair::ask_each;
 use crate::split::verify::{row_slices, rows};
@@ -25,7 +26,7 @@ struct ProofPair<'a, 'b> {
 
 /// Shows that the target has the rows of each batch, given as a leaf of the source and a condition. Returns the number
 /// of rows of each, or None if there is nothing that has to show them. Each prover has checked its table before.
-pub fn prove(pairs: &mut [DeletePair<'_>], batches: &[(&str, &str)]) -> Result<Vec<Option<u64>>> {
+pub fn prove(pairs: &mut [DeletePair<'_>], batches: &[LeafRows<'_>]) -> Result<Vec<Option<u64>>> {
     let pairs = pairs.iter_mut();
     let pairs = pairs.filter_map(|DeletePair { session, prover }| {
         Some(ProofPair { source: session, prover: prover.as_mut()? })
@@ -41,7 +42,7 @@ pub fn prove(pairs: &mut [DeletePair<'_>], batches: &[(&str, &str)]) -> Result<V
     Ok(shown.into_iter().map(Some).collect())
 }
 
-fn prove_each(pairs: &mut [ProofPair<'_, '_>], batches: &[(&str, &str)]) -> Result<Vec<u64>> {
+fn prove_each(pairs: &mut [ProofPair<'_, '_>], batches: &[LeafRows<'_>]) -> Result<Vec<u64>> {
     let stall = Bounds::unlimited().stall;
     let brought = bring(pairs, batches)?;
     let asks = |question: Option<String>, brought: u64| question.filter(|_| brought > 0);
@@ -68,12 +69,12 @@ fn prove_each(pairs: &mut [ProofPair<'_, '_>], batches: &[(&str, &str)]) -> Resu
 }
 
 /// Sends keys and checksums of the rows. Returns the number of rows of each batch.
-fn bring(pairs: &mut [ProofPair<'_, '_>], batches: &[(&str, &str)]) -> Result<Vec<u64>> {
+fn bring(pairs: &mut [ProofPair<'_, '_>], batches: &[LeafRows<'_>]) -> Result<Vec<u64>> {
     ask(pairs, Bounds::unlimited().stall, |_, _| Some(rows::FORGET_ON_TARGET.to_owned()))?;
     let Some(table) = pairs.first().map(|pair| pair.prover.table) else { return Ok(Vec::new()) };
     let lanes = pairs.iter_mut().zip(batches);
-    let lanes = lanes.map(|(ProofPair { source, prover }, (leaf, condition))| {
-        let piece = rows::keys_from_source(table, leaf, condition, !prover.accepts);
+    let lanes = lanes.map(|(ProofPair { source, prover }, batch)| {
+        let piece = rows::keys_from_source(table, *batch, !prover.accepts);
         Lane { source, target: prover.target, pieces: vec![piece] }
     });
     let copied = row_slices::counts(pipe::parallel(lanes.collect()));

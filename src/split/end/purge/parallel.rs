@@ -11,7 +11,7 @@ use crate::remote::copy::Bounds;
 use crate::remote::result::Rows;
 use crate::remote::{Connection, RemoteError};
 use crate::server::wait::{self, WorkerStatus};
-use crate::split::blocks::{self, BlockSpan};
+use crate::split::blocks::{self, BlockSpan, LeafRows};
 use crate::split::end::proof::Prover;
 use crate::split::end::proof::parallel::{DeletePair, prove};
 use crate::split::end::purge::{BlockDelete, FIRST_BLOCKS, MAX_BLOCKS, MIN_BLOCKS, Touched};
@@ -61,6 +61,10 @@ struct DeleteBatch<'a> {
 }
 
 impl DeleteBatch<'_> {
+    fn rows(&self) -> LeafRows<'_> {
+        LeafRows { leaf: &self.leaf.name, condition: &self.condition }
+    }
+
     /// Returns what is being done, if this is the first of `count` batches.
     fn status(&self, count: usize) -> String {
         let (from, total) = self.at.open.as_ref().map_or((0, 0), |open| (open.from, open.blocks));
@@ -128,8 +132,7 @@ impl<'a> ParallelDelete<'a> {
         }
         let count = batches.len();
         let pairs = &mut pairs[..count];
-        let of: Vec<(&str, &str)> =
-            batches.iter().map(|batch| (&*batch.leaf.name, &*batch.condition)).collect();
+        let of: Vec<LeafRows<'_>> = batches.iter().map(DeleteBatch::rows).collect();
         let shown = prove(pairs, &of)?;
         let deleted = self.delete(pairs, &batches, &shown)?;
         self.size = blocks::adapt(self.size, blocks::by_time(began.elapsed()), MIN_BLOCKS, MAX_BLOCKS);
@@ -211,8 +214,7 @@ impl<'a> ParallelDelete<'a> {
         if is_stream {
             session.run(&stream_sessions::as_a_step())?;
         }
-        let rows = (batch.leaf.name.as_str(), batch.condition.as_str());
-        match inbound.find(session, plan, (self.position, &self.touched.beside), rows) {
+        match inbound.find(session, plan, self.position, &self.touched.beside, batch.rows()) {
             Ok(None) => Ok(Began::Yes),
             Ok(Some(inbound_fk)) => {
                 session.run("ROLLBACK")?;
@@ -232,9 +234,7 @@ impl<'a> ParallelDelete<'a> {
         batches: &[DeleteBatch<'_>],
         shown: &[Option<u64>],
     ) -> Result<u64> {
-        let delete = |batch: &DeleteBatch<'_>| {
-            Some(format!("DELETE FROM ONLY {} t WHERE {}", batch.leaf.name, batch.condition))
-        };
+        let delete = |batch: &DeleteBatch<'_>| Some(format!("DELETE FROM {}", batch.rows()));
         let deletes: Vec<Option<String>> = batches.iter().map(delete).collect();
         let mut sessions: Vec<&mut Connection> = pairs.iter_mut().map(|pair| &mut *pair.session).collect();
         let answers = Connection::ask_all(&mut sessions, &deletes, Bounds::unlimited().stall)?;
@@ -256,7 +256,7 @@ impl<'a> ParallelDelete<'a> {
         answer: Option<std::result::Result<Rows, RemoteError>>,
     ) -> Result<u64> {
         let deleted = answer.transpose()?.map_or(0, |answer| answer.affected);
-        self.by.require_gone(session, (&batch.leaf.name, &batch.condition), shown, deleted)?;
+        self.by.require_gone(session, batch.rows(), shown, deleted)?;
         self.by.require_identity(session, self.position, self.shape)?;
         session.run("COMMIT")?;
         reach(self.by.after_batch)?;

@@ -29,7 +29,7 @@ pub fn delete(
     // Rows of the target are identified by what its progress records.
     let progress = progress::stored(connection, plan)?.unwrap_or_default();
     let key_identity = KeyIdentity::stored(&progress, &plan.scope, side);
-    let delete = BlockDelete::new(plan, (side, inbound, key_identity), generation, after_batch);
+    let delete = BlockDelete::new(plan, inbound, key_identity, generation, after_batch);
     delete.look_through(connection, observed.code())?;
     let shapes: Vec<TableShape> = observed.tables.iter().map(|shape| with_leaves(shape, only)).collect();
     tables(

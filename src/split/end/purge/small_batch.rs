@@ -13,6 +13,7 @@ use crate::remote::quote::literal;
 use crate::remote::result::Rows;
 use crate::remote::{Connection, Together};
 use crate::server::wait::{self, WorkerStatus};
+use crate::split::blocks::LeafRows;
 use crate::split::end::purge::BlockDelete;
 use crate::split::engine::scope_size;
 use crate::split::injection_points::reach;
@@ -44,9 +45,15 @@ pub struct RowsToDelete<'a> {
     shape: &'a TableShape,
     column: &'a Column,
     /// The condition on a row `t` of the leaf.
-    pub condition: String,
+    condition: String,
     /// The whole leaf is short.
     is_short: bool,
+}
+
+impl RowsToDelete<'_> {
+    pub fn rows(&self) -> LeafRows<'_> {
+        LeafRows { leaf: &self.leaf.name, condition: &self.condition }
+    }
 }
 
 /// Something that shows that rows are on the other side.
@@ -264,7 +271,7 @@ impl BlockDelete {
                 .collect();
             let mut more = Vec::new();
             if !to_it.is_empty() {
-                more = self.inbound.questions(&self.plan, &to_it, (&asked.leaf.name, &asked.condition));
+                more = self.inbound.questions(&self.plan, &to_it, asked.rows());
             }
             counts.push(more.len());
             questions.append(&mut more);
@@ -285,9 +292,7 @@ impl BlockDelete {
         connection: &mut Connection,
         rows: &[(RowsToDelete<'_>, Option<u64>)],
     ) -> Result<Option<Gone>> {
-        let delete = |(asked, _): &(RowsToDelete<'_>, _)| {
-            format!("DELETE FROM ONLY {} t WHERE {}", asked.leaf.name, asked.condition)
-        };
+        let delete = |(asked, _): &(RowsToDelete<'_>, _)| format!("DELETE FROM {}", asked.rows());
         let deletes: Vec<String> = rows.iter().map(delete).collect();
         let deleted = connection.run_each(&deletes, Bounds::unlimited().stall)?;
         let (mut left, mut gone, mut tables) = (Vec::new(), Gone::new(), BTreeSet::new());
@@ -296,10 +301,7 @@ impl BlockDelete {
                 return Ok(None);
             }
             if shown.is_none() {
-                left.push(format!(
-                    "SELECT 1 FROM ONLY {} t WHERE {} LIMIT 1",
-                    asked.leaf.name, asked.condition
-                ));
+                left.push(format!("SELECT 1 FROM {} LIMIT 1", asked.rows()));
             }
             if let Some(policy) =
                 self.plan.tables.get(asked.position).filter(|_| tables.insert(asked.position))

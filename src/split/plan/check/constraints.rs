@@ -5,9 +5,10 @@
 use crate::agent::deparsed::in_schema;
 use crate::agent::error::Result;
 use crate::agent::named::NamedThings;
-use crate::agent::session::Side;
-use crate::agent::shape::{Observation, TableShape};
-use crate::agent::{catalogs, observe, plain, untrusted_code};
+use crate::agent::observed_side::ObservedSide;
+use crate::agent::shape::TableShape;
+use crate::agent::table_names::TableNames;
+use crate::agent::{catalogs, plain, untrusted_code};
 use crate::catalog::split::{Plan, PlannedTable};
 use crate::remote::Connection;
 use crate::remote::quote::ident;
@@ -37,19 +38,15 @@ struct RowPromise {
     schema: String,
 }
 
-pub fn check(
-    plan: &Plan,
-    (source, ours): (&mut Connection, &Observation),
-    (target, theirs): (&mut Connection, &Observation),
-) -> Result<Vec<Finding>> {
+pub fn check(plan: &Plan, source: &mut ObservedSide, target: &mut ObservedSide) -> Result<Vec<Finding>> {
     let mut findings = domains(plan, source)?;
-    findings.extend(generated(plan, source, target, (ours, theirs))?);
-    let given = promises(plan, source, Side::Source)?;
-    for wanted in promises(plan, target, Side::Target)?.iter().filter(|wanted| !wanted.is_inherited) {
+    findings.extend(generated(plan, source, target)?);
+    let given = promises(source)?;
+    for wanted in promises(target)?.iter().filter(|wanted| !wanted.is_inherited) {
         let (Some(policy), Some(from), Some(to)) = (
             plan.tables.get(wanted.position),
-            ours.tables.get(wanted.position),
-            theirs.tables.get(wanted.position),
+            source.observation.tables.get(wanted.position),
+            target.observation.tables.get(wanted.position),
         ) else {
             continue;
         };
@@ -71,7 +68,7 @@ pub fn check(
                 && promise.columns == wanted.columns
         });
         for promise in alike {
-            match is_same(plan, target, to, promise, wanted)? {
+            match is_same(plan, &mut target.session, to, promise, wanted)? {
                 Same::Yes => {}
                 Same::No => continue,
                 Same::Unread(why) => {
@@ -138,7 +135,7 @@ fn is_same(
     let named = [&promised, &wanted.says].map(|text| plain::qualified(text));
     let [Some(promised_names), Some(wanted_names)] = named else { return Ok(Same::No) };
     let named = NamedThings::of(&[promised_names, wanted_names].concat());
-    let code = untrusted_code::find_in(target, (Vec::new(), Vec::new()), &plan.trusted[1], &named)?.code;
+    let code = untrusted_code::find_in(target, &TableNames::default(), &plan.trusted[1], &named)?.code;
     if let Some(code) = code.first() {
         return Ok(Same::Unread(code.what().to_owned()));
     }
@@ -163,9 +160,8 @@ fn is_same(
     }
 }
 
-fn promises(plan: &Plan, connection: &mut Connection, side: Side) -> Result<Vec<RowPromise>> {
-    let lists = observe::table_lists(plan, side);
-    let rows = catalogs::ask(connection, CONSTRAINTS, &catalogs::given(&lists))?;
+fn promises(side: &mut ObservedSide) -> Result<Vec<RowPromise>> {
+    let rows = catalogs::ask(&mut side.session, CONSTRAINTS, &catalogs::given(&side.names.lists()))?;
     Ok(rows
         .rows
         .into_iter()
@@ -188,18 +184,15 @@ fn promises(plan: &Plan, connection: &mut Connection, side: Side) -> Result<Vec<
 }
 
 /// Checks that a column that both sides generate has the values of the target's functions there.
-fn generated(
-    plan: &Plan,
-    source: &mut Connection,
-    target: &mut Connection,
-    (ours, theirs): (&Observation, &Observation),
-) -> Result<Vec<Finding>> {
-    let here = functions(plan, source, Side::Source)?;
+fn generated(plan: &Plan, source: &mut ObservedSide, target: &mut ObservedSide) -> Result<Vec<Finding>> {
+    let here = functions(source)?;
     let mut findings = Vec::new();
-    for ((position, column), made_of) in functions(plan, target, Side::Target)? {
-        let (Some(policy), Some(from), Some(to)) =
-            (plan.tables.get(position), ours.tables.get(position), theirs.tables.get(position))
-        else {
+    for ((position, column), made_of) in functions(target)? {
+        let (Some(policy), Some(from), Some(to)) = (
+            plan.tables.get(position),
+            source.observation.tables.get(position),
+            target.observation.tables.get(position),
+        ) else {
             continue;
         };
         let is_generated = from.column(&column).is_some_and(|column| column.generated.is_some());
@@ -219,13 +212,8 @@ fn generated(
 }
 
 /// Returns what the generated columns of a side are made of, by table and name.
-fn functions(
-    plan: &Plan,
-    connection: &mut Connection,
-    side: Side,
-) -> Result<BTreeMap<(usize, String), String>> {
-    let lists = observe::table_lists(plan, side);
-    let rows = catalogs::ask(connection, GENERATED, &catalogs::given(&lists))?;
+fn functions(side: &mut ObservedSide) -> Result<BTreeMap<(usize, String), String>> {
+    let rows = catalogs::ask(&mut side.session, GENERATED, &catalogs::given(&side.names.lists()))?;
     let known = |row: &Vec<Option<String>>| {
         let [Some(position), Some(column), Some(made_of)] = row.as_slice() else { return None };
         Some(((position.parse().ok()?, column.clone()), made_of.clone()))
@@ -235,9 +223,8 @@ fn functions(
 
 /// Checks domains. Both sides have the same ones, or `columns` reports it; but the source may have values from before
 /// a constraint.
-fn domains(plan: &Plan, source: &mut Connection) -> Result<Vec<Finding>> {
-    let lists = observe::table_lists(plan, Side::Source);
-    let rows = catalogs::ask(source, DOMAINS, &catalogs::given(&lists))?;
+fn domains(plan: &Plan, source: &mut ObservedSide) -> Result<Vec<Finding>> {
+    let rows = catalogs::ask(&mut source.session, DOMAINS, &catalogs::given(&source.names.lists()))?;
     let mut findings = Vec::new();
     for row in &rows.rows {
         let [Some(position), Some(column), Some(domain), Some(name)] = row.as_slice() else { continue };

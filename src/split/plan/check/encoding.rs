@@ -1,6 +1,6 @@
 //! Encodings of the two databases: which texts are copied without a change.
 
-use super::looked::LookedSide;
+use crate::agent::observed_side::ObservedSide;
 use crate::catalog::split::Plan;
 use crate::keys::scope::Scope;
 use crate::split::finding::Finding;
@@ -45,7 +45,7 @@ fn is_one_to_one(encoding: &str) -> bool {
 }
 
 /// Compares both sides. Between databases of the same encoding texts are not converted.
-pub fn of_both(source: &LookedSide, target: &LookedSide) -> Option<Finding> {
+pub fn of_both(source: &ObservedSide, target: &ObservedSide) -> Option<Finding> {
     let (from, to) = (&source.observation.encoding, &target.observation.encoding);
     let ok = from == to || is_one_to_one(from) && is_one_to_one(to);
     let detail = format!("the source is in {from}, the target in {to}: different texts may become the same");

@@ -3,13 +3,13 @@
 //! guess for choosing a time.
 
 use crate::agent::error::Result;
+use crate::agent::observed_side::ObservedSide;
 use crate::agent::shape::{Column, TableShape};
 use crate::catalog::split::{Plan, PlannedTable};
 use crate::guc;
 use crate::keys::scope::Scope;
 use crate::remote::Connection;
 use crate::split::finding::Finding;
-use crate::split::plan::check::looked::LookedSide;
 use crate::words::counted;
 use std::time::{Duration, Instant};
 
@@ -43,7 +43,7 @@ pub struct Outlook {
 }
 
 /// Returns the estimate. No error here is a finding: what is unknown is left out.
-pub fn of(plan: &Plan, source: &mut LookedSide, target: &mut LookedSide) -> Option<Outlook> {
+pub fn of(plan: &Plan, source: &mut ObservedSide, target: &mut ObservedSide) -> Option<Outlook> {
     let mut outlook = Outlook {
         tables: plan.tables.len(),
         entries: u32::try_from(plan.entries.len()).unwrap_or(u32::MAX),

@@ -5,6 +5,7 @@ use crate::agent::error::{Result, SplitError};
 use crate::agent::named::NamedThings;
 use crate::agent::plain;
 use crate::agent::shape::Observation;
+use crate::agent::table_names::TableNames;
 use crate::agent::untrusted_code::{self, Code};
 use crate::catalog::split::Plan;
 use crate::remote::{Connection, RemoteError};
@@ -88,9 +89,8 @@ fn code_of_others(
 
 fn code_of_view(connection: &mut Connection, trusted: &[String]) -> Result<Option<String>> {
     let schema = connection.run("SELECT nspname FROM pg_namespace WHERE oid = pg_my_temp_schema()")?;
-    let schema = schema.scalar().unwrap_or_default().to_owned();
-    let view = (vec![schema], vec![VIEW.to_owned()]);
-    let found = untrusted_code::find_in(connection, view, trusted, &NamedThings::none())?;
+    let view = TableNames::one(schema.scalar().unwrap_or_default(), VIEW);
+    let found = untrusted_code::find_in(connection, &view, trusted, &NamedThings::none())?;
     let named = connection.query(
         "SELECT p.oid::regprocedure
            FROM pg_rewrite w CROSS JOIN regexp_matches(w.ev_action::text, ':(?:op)?funcid (\\d+)', 'g') found

@@ -2,10 +2,11 @@
 //! indexes, generated columns and defaults; both sides when they plan a query over an index. A function whose body is
 //! a text finds its names by the search_path: with the mover's it may fail, or mean something else.
 
+use crate::agent::catalogs;
 use crate::agent::error::Result;
 use crate::agent::session::Side;
 use crate::agent::shape::Observation;
-use crate::agent::{catalogs, observe};
+use crate::agent::table_names::TableNames;
 use crate::catalog::split::Plan;
 use crate::remote::Connection;
 use crate::split::finding::Finding;
@@ -49,7 +50,7 @@ pub fn is_called(plan: &Plan, source: &Observation, called: &Called) -> bool {
 }
 
 pub fn find(plan: &Plan, side: Side, connection: &mut Connection) -> Result<Vec<Called>> {
-    let [schemas, names] = observe::table_lists(plan, side);
+    let [schemas, names] = TableNames::of(plan, side).lists();
     let is_target = (side == Side::Target).to_string();
     let rows = catalogs::ask(connection, FUNCTIONS, &catalogs::given(&[schemas, names, is_target]))?;
     let mut found = Vec::new();

@@ -1,14 +1,15 @@
 //! Columns that name large objects: known by a trigger of the extension `lo`, by their type, or by their values.
 
+use crate::agent::catalogs;
 use crate::agent::error::Result;
 use crate::agent::session::Side;
 use crate::agent::shape::{Column, TableShape};
-use crate::agent::{catalogs, observe};
+use crate::agent::table_names::TableNames;
 use crate::catalog::split::{Plan, PlannedTable};
 use crate::guc;
 use crate::remote::quote::{array_of, ident};
 use crate::remote::{Connection, number};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 const LARGE_OBJECTS: &str = include_str!("../../../../sql/check/large_objects.sql");
 const COLUMNS: &str = include_str!("../../../../sql/check/lob_columns.sql");
@@ -29,7 +30,7 @@ pub struct LargeObjects {
     managed: BTreeSet<(usize, String)>,
     has_any: bool,
     /// Columns of other types whose values are numbers of large objects, and how many values were read.
-    sampled: BTreeSet<(usize, String, usize)>,
+    sampled: BTreeMap<(usize, String), usize>,
 }
 
 /// How many large objects rows of the scope name.
@@ -47,26 +48,27 @@ impl LargeObjects {
         &self,
         plan: &Plan,
         source: &mut Connection,
-        (position, table): (usize, &MovingTable<'_>),
+        position: usize,
+        table: &MovingTable<'_>,
         column: &Column,
     ) -> Result<Option<NamedObjects>> {
-        let is_managed = self.managed.contains(&(position, column.name.clone()));
+        let named = (position, column.name.clone());
+        let is_managed = self.managed.contains(&named);
         if column.base == "oid" && (self.has_any || is_managed) {
             let named = count(plan, source, table.policy, table.shape, column)?;
             return Ok((is_managed || !matches!(named, NamedObjects::None)).then_some(named));
         }
-        let is_it = |known: &&(usize, String, usize)| (known.0, &known.1) == (position, &column.name);
-        match self.sampled.iter().find(is_it) {
-            Some((_, _, number)) => Ok(Some(NamedObjects::Sampled(*number))),
+        match self.sampled.get(&named) {
+            Some(number) => Ok(Some(NamedObjects::Sampled(*number))),
             None => Ok(is_managed.then_some(NamedObjects::None)),
         }
     }
 }
 
 pub fn find(plan: &Plan, source: &mut Connection, moving: &[MovingTable<'_>]) -> Result<LargeObjects> {
-    let lists = observe::table_lists(plan, Side::Source);
+    let lists = TableNames::of(plan, Side::Source).lists();
     let rows = catalogs::ask(source, LARGE_OBJECTS, &catalogs::given(&lists))?;
-    let mut large = LargeObjects { managed: BTreeSet::new(), has_any: false, sampled: BTreeSet::new() };
+    let mut large = LargeObjects { managed: BTreeSet::new(), has_any: false, sampled: BTreeMap::new() };
     for row in &rows.rows {
         match row.as_slice() {
             [Some(position), Some(column), _] => {
@@ -87,12 +89,12 @@ fn sampled(
     plan: &Plan,
     source: &mut Connection,
     moving: &[MovingTable<'_>],
-) -> Result<BTreeSet<(usize, String, usize)>> {
+) -> Result<BTreeMap<(usize, String), usize>> {
     let oids = array_of(moving.iter().map(|table| table.shape.oid.as_deref()));
     let rows = catalogs::ask(source, COLUMNS, &[Some(&oids)])?;
     let could = rows.pairs().filter_map(|(position, column)| Some((number::index(&position)?, column)));
     let could: BTreeSet<(usize, String)> = could.collect();
-    let mut found = BTreeSet::new();
+    let mut found = BTreeMap::new();
     for (position, table) in moving.iter().enumerate() {
         let is_one = |column: &&&Column| {
             column.name != table.policy.shard_by && could.contains(&(position, column.name.clone()))
@@ -100,7 +102,7 @@ fn sampled(
         let columns: Vec<&Column> = table.columns.iter().filter(is_one).copied().collect();
         let numbers = look(plan, source, table, &columns)?;
         let named = columns.iter().zip(numbers).filter(|(_, number)| *number > 0);
-        found.extend(named.map(|(column, number)| (position, column.name.clone(), number)));
+        found.extend(named.map(|(column, number)| ((position, column.name.clone()), number)));
     }
     Ok(found)
 }

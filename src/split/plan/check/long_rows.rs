@@ -2,10 +2,11 @@
 //! is bounded: it reads only tables that can have such a row by what they have stored out of line, uses the lengths of
 //! values, and takes a few seconds.
 
+use crate::agent::catalogs;
 use crate::agent::error::Result;
 use crate::agent::session::Side;
 use crate::agent::shape::Column;
-use crate::agent::{catalogs, observe};
+use crate::agent::table_names::TableNames;
 use crate::catalog::split::Plan;
 use crate::guc;
 use crate::remote::Connection;
@@ -45,7 +46,7 @@ pub fn check(plan: &Plan, source: &mut Connection, target: &mut Connection) -> R
 
 /// Returns tables that may have such a row.
 fn candidates(plan: &Plan, source: &mut Connection, limit: u64) -> Result<Vec<usize>> {
-    let lists = observe::table_lists(plan, Side::Source);
+    let lists = TableNames::of(plan, Side::Source).lists();
     let rows = catalogs::ask(source, TOASTED, &catalogs::given(&lists))?;
     let may = |(position, bytes): (String, String)| {
         let bytes: u64 = bytes.parse().ok()?;

@@ -22,10 +22,12 @@ pub mod unique;
 
 use super::{policies, refusals};
 use crate::agent::error::{Result, SplitError};
+use crate::agent::observed_side::ObservedSide;
 use crate::agent::reading::LockedTables;
 use crate::agent::session::{self, Side};
 use crate::agent::shape::{Observation, TableShape};
 use crate::agent::state::master;
+use crate::agent::table_names::TableNames;
 use crate::agent::{catalogs, decisions, observe};
 use crate::catalog::reverse_split::{self, WayBack};
 use crate::catalog::shard::Shard;
@@ -125,35 +127,41 @@ fn now(state: &SplitState) -> Option<String> {
 }
 
 /// Runs the checks. `then` runs more queries, if no code of others prevents that.
-fn look_at(plan: &Plan, identity: &str, then: impl FnOnce(&mut LookedSide, &mut LookedSide)) -> Vec<Finding> {
+fn look_at(
+    plan: &Plan,
+    identity: &str,
+    then: impl FnOnce(&mut ObservedSide, &mut ObservedSide),
+) -> Vec<Finding> {
     let mut findings = Vec::new();
     let source = side(plan, Side::Source, identity, &mut findings);
     let target = side(plan, Side::Target, identity, &mut findings);
     findings.extend(in_one(|| references::check::unfilled(plan)));
     if let (Some(mut source), Some(mut target)) = (source, target) {
-        match same::check(plan, &mut source, &mut target) {
+        match same::check(plan, &mut source.side, &mut target.side) {
             Ok(same) => findings.extend(same),
             Err(error) => findings.push(Finding::unreachable(Side::Target, error)),
         }
-        findings.extend(deferrable(plan, &source.observation, &target.observation));
-        pairs::compare(plan, &source, &target, &mut findings);
+        findings.extend(deferrable(plan, &source.side.observation, &target.side.observation));
+        pairs::compare(plan, &source.side, &target.side, &mut findings);
         for (looked, side) in [(&source, Side::Source), (&target, Side::Target)] {
-            let called = looked.called.iter().filter(|c| functions::is_called(plan, &source.observation, c));
+            let called =
+                looked.called.iter().filter(|c| functions::is_called(plan, &source.side.observation, c));
             findings.extend(called.map(|called| called.finding(side)));
         }
         if source.is_trusted && target.is_trusted {
             let closed: BTreeSet<usize> =
-                source.locked.closed.union(&target.locked.closed).copied().collect();
-            looked::leave_out(&mut source.observation, &closed);
-            looked::leave_out(&mut target.observation, &closed);
+                source.side.locked.closed.union(&target.side.locked.closed).copied().collect();
+            looked::leave_out(&mut source.side.observation, &closed);
+            looked::leave_out(&mut target.side.observation, &closed);
             match hold(plan, &mut source, &mut target) {
                 Ok(()) => {
-                    match both(plan, &mut source, &mut target) {
+                    let (source, target) = (&mut source.side, &mut target.side);
+                    match both(plan, source, target) {
                         Ok(found) => findings.extend(found),
                         Err(error) => findings.push(Finding::unreachable(Side::Target, error)),
                     }
-                    foreign_keys(plan, &mut source, &mut target, &mut findings);
-                    then(&mut source, &mut target);
+                    foreign_keys(plan, source, target, &mut findings);
+                    then(source, target);
                 }
                 Err((side, error)) => findings.push(Finding::unreachable(side, error)),
             }
@@ -192,18 +200,16 @@ fn deferrable(plan: &Plan, source: &Observation, target: &Observation) -> Vec<Fi
 }
 
 /// Finds what only the target enforces.
-fn both(plan: &Plan, on_source: &mut LookedSide, on_target: &mut LookedSide) -> Result<Vec<Finding>> {
-    let LookedSide { session: source, observation: on_source, .. } = on_source;
-    let LookedSide { session: target, observation: on_target, .. } = on_target;
-    let mut findings = constraints::check(plan, (source, on_source), (target, on_target))?;
-    let (found, read) = sequences::check::check(plan, (source, on_source), (target, on_target))?;
+fn both(plan: &Plan, source: &mut ObservedSide, target: &mut ObservedSide) -> Result<Vec<Finding>> {
+    let mut findings = constraints::check(plan, source, target)?;
+    let (found, read) = sequences::check::check(plan, source, target)?;
     findings.extend(found);
-    findings.extend(server_values::check(plan, (source, on_source), on_target)?);
-    let beside = beside::check(plan, (source, on_source), (target, on_target), &findings)?;
+    findings.extend(server_values::check(plan, source, &target.observation)?);
+    let beside = beside::check(plan, source, target, &findings)?;
     findings.extend(beside);
-    findings.extend(long_rows::check(plan, source, target)?);
-    findings.extend(partitions::check(plan, (source, on_source), target)?);
-    findings.extend(unique::check(plan, (source, on_source), (target, on_target), read)?);
+    findings.extend(long_rows::check(plan, &mut source.session, &mut target.session)?);
+    findings.extend(partitions::check(plan, source, &mut target.session)?);
+    findings.extend(unique::check(plan, source, target, read)?);
     Ok(findings)
 }
 
@@ -275,9 +281,10 @@ fn look(plan: &Plan, side: Side, identity: &str, findings: &mut Vec<Finding>) ->
     findings.push(replica_role(&mut connection, &label("right to be a replica")));
     findings.extend(asked("which database it is", untrusted_code::unsaid(&mut connection, plan, side))?);
     // This comes before queries over the tables that could run such code, so that nothing is added afterwards.
-    let locked = asked("for its tables to be read", looked::hold(&mut connection, plan, side))?;
+    let names = TableNames::of(plan, side);
+    let locked = asked("for its tables to be read", looked::hold(&mut connection, &names))?;
     let mut looked = look_at_tables(plan, side, connection, locked, findings)?;
-    if !looked.locked.closed.is_empty() && findings.iter().all(|finding| finding.ok) {
+    if !looked.side.locked.closed.is_empty() && findings.iter().all(|finding| finding.ok) {
         let text = "the mover cannot lock a table of the keyspace to read it";
         findings.push(Finding::new(
             &label("right to read"),
@@ -287,7 +294,7 @@ fn look(plan: &Plan, side: Side, identity: &str, findings: &mut Vec<Finding>) ->
         ));
     }
     // The other side is read without locks on these tables.
-    looked.session.run("ROLLBACK")?;
+    looked.side.session.run("ROLLBACK")?;
     Ok(looked)
 }
 
@@ -334,7 +341,9 @@ fn look_at_tables(
         // A text that is no expression is used in no later query.
         is_trusted = expressions::check(plan, &mut connection, &readable, findings)?;
     }
-    Ok(LookedSide { session: connection, observation, called, locked, is_trusted })
+    let names = TableNames::of(plan, side);
+    let side = ObservedSide { session: connection, names, observation, locked };
+    Ok(LookedSide { side, called, is_trusted })
 }
 
 fn in_the_way(
@@ -342,7 +351,7 @@ fn in_the_way(
     side: Side,
     connection: &mut Connection,
 ) -> std::result::Result<Rows, RemoteError> {
-    let [schemas, names, columns] = observe::keyed_table_lists(plan, side);
+    let [schemas, names, columns] = TableNames::keyed_lists(plan, side);
     let is_target = (side == Side::Target).to_string();
     catalogs::ask(connection, TABLES, &catalogs::given(&[schemas, names, columns, is_target]))
 }
@@ -426,9 +435,13 @@ fn replica_role(connection: &mut Connection, name: &str) -> Finding {
 }
 
 /// Checks foreign keys. A side that cannot be read has a finding of its own already.
-fn foreign_keys(plan: &Plan, source: &mut LookedSide, target: &mut LookedSide, findings: &mut Vec<Finding>) {
-    let ends = ((&mut source.session, &source.locked), (&mut target.session, &target.locked));
-    match references::check::run(plan, ends.0, ends.1) {
+fn foreign_keys(
+    plan: &Plan,
+    source: &mut ObservedSide,
+    target: &mut ObservedSide,
+    findings: &mut Vec<Finding>,
+) {
+    match references::check::run(plan, source, target) {
         Ok(found) => findings.extend(found),
         Err(_) if findings.iter().any(|finding| !finding.ok) => {}
         Err(error) => findings.push(Finding::of_error("foreign keys", error)),

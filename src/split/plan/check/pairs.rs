@@ -1,7 +1,7 @@
 //! Tables that take each other's rows: columns, types and keys of both sides.
 
 use super::encoding;
-use super::looked::LookedSide;
+use crate::agent::observed_side::ObservedSide;
 use crate::agent::shape::{Column, TableShape};
 use crate::catalog::split::{Plan, PlannedTable};
 use crate::remote::quote::{ident, literal};
@@ -9,7 +9,7 @@ use crate::split::finding::Finding;
 use crate::split::table::columns::{self, ColumnSource};
 
 /// Compares tables that take each other's rows, in two different places.
-pub fn compare(plan: &Plan, source: &LookedSide, target: &LookedSide, findings: &mut Vec<Finding>) {
+pub fn compare(plan: &Plan, source: &ObservedSide, target: &ObservedSide, findings: &mut Vec<Finding>) {
     findings.extend(encoding::of_both(source, target));
     for ((from, to), policy) in
         source.observation.tables.iter().zip(&target.observation.tables).zip(&plan.tables)
@@ -18,7 +18,7 @@ pub fn compare(plan: &Plan, source: &LookedSide, target: &LookedSide, findings: 
             continue;
         }
         findings.extend(columns(policy, from, to));
-        findings.extend(types(plan, policy, (from, to)));
+        findings.extend(types(plan, policy, from, to));
         findings.extend(keys(from, to));
         findings.push(Finding::new(
             "same primary key",
@@ -52,7 +52,7 @@ fn columns(policy: &PlannedTable, from: &TableShape, to: &TableShape) -> Vec<Fin
 
 /// Checks the types of columns that are copied as they are. The author of a computed column has decided about its
 /// type.
-fn types(plan: &Plan, policy: &PlannedTable, (from, to): (&TableShape, &TableShape)) -> Vec<Finding> {
+fn types(plan: &Plan, policy: &PlannedTable, from: &TableShape, to: &TableShape) -> Vec<Finding> {
     let mut findings = Vec::new();
     for pair in columns::pair(from, to, &policy.maps, &[]).pairs {
         let ColumnSource::Column(name) = &pair.source else { continue };

@@ -3,9 +3,11 @@
 
 use super::rows::look_through;
 use crate::agent::error::Result;
+use crate::agent::observed_side::ObservedSide;
 use crate::agent::session::Side;
 use crate::agent::shape::{Column, Observation};
-use crate::agent::{catalogs, observe, plain};
+use crate::agent::table_names::TableNames;
+use crate::agent::{catalogs, plain};
 use crate::catalog::split::Plan;
 use crate::remote::Connection;
 use crate::remote::quote::ident;
@@ -24,11 +26,8 @@ struct FilledPartition {
     lacking: Option<String>,
 }
 
-pub fn check(
-    plan: &Plan,
-    (source, ours): (&mut Connection, &Observation),
-    target: &mut Connection,
-) -> Result<Vec<Finding>> {
+pub fn check(plan: &Plan, source: &mut ObservedSide, target: &mut Connection) -> Result<Vec<Finding>> {
+    let ObservedSide { session: source, observation: ours, .. } = source;
     let there = leaves(plan, target, Side::Target)?;
     if there.is_empty() {
         return Ok(Vec::new());
@@ -117,7 +116,7 @@ fn homeless(
 }
 
 fn leaves(plan: &Plan, connection: &mut Connection, side: Side) -> Result<Vec<FilledPartition>> {
-    let lists = observe::table_lists(plan, side);
+    let lists = TableNames::of(plan, side).lists();
     let rows = catalogs::ask(connection, PARTITIONS, &catalogs::given(&lists))?;
     let leaf = |row: &Vec<Option<String>>| {
         let cell = |n: usize| row.get(n).cloned().flatten();

@@ -8,7 +8,11 @@ use crate::remote::{Connection, RemoteError, number, result};
 use crate::split::finding::Finding;
 
 /// A table, and its shard-by column.
-pub type ScopeTable<'a> = (&'a TableShape, &'a Column);
+#[derive(Clone, Copy)]
+pub struct ScopeTable<'a> {
+    pub shape: &'a TableShape,
+    pub column: &'a Column,
+}
 
 /// Which rows are searched.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -91,15 +95,15 @@ impl RowsOf {
     fn finding(
         self,
         connection: &Connection,
-        (shape, _): ScopeTable<'_>,
+        of: ScopeTable<'_>,
         cells: &[Option<String>],
     ) -> Result<Finding> {
         let cell = |at: usize| cells.get(at).and_then(Option::as_deref);
         match self {
-            RowsOf::None => Ok(none_yet(shape, cell(2))),
+            RowsOf::None => Ok(none_yet(of.shape, cell(2))),
             RowsOf::Staying => {
                 let count = |at: usize| number::count(connection.shard(), "the number of rows", cell(at));
-                Ok(staying(shape, (count(0)?, count(1)?), cell(2)))
+                Ok(staying(of.shape, count(0)?, count(1)?, cell(2)))
             }
         }
     }
@@ -118,7 +122,7 @@ fn none_yet(shape: &TableShape, key: Option<&str>) -> Finding {
     }
 }
 
-fn staying(shape: &TableShape, (without, others): (i64, i64), example: Option<&str>) -> Finding {
+fn staying(shape: &TableShape, without: i64, others: i64, example: Option<&str>) -> Finding {
     let name = RowsOf::Staying.name();
     if without + others == 0 {
         return Finding::new(name, true, format!("{}: none", shape.name), "");
@@ -145,13 +149,13 @@ fn look_through_all(
     query: impl Fn(&TableShape, &Column, &str) -> String,
 ) -> std::result::Result<Vec<Vec<Option<String>>>, RemoteError> {
     let mut answers = vec![Vec::new(); tables.len()];
-    let Some((first, column)) = tables.first() else { return Ok(answers) };
-    let of_each = |(number, (shape, column)): (usize, &ScopeTable<'_>)| {
+    let Some(first) = tables.first() else { return Ok(answers) };
+    let of_each = |(number, ScopeTable { shape, column }): (usize, &ScopeTable<'_>)| {
         let (_, predicate) = plan.scope.dry_predicate(column, "t");
         format!("(SELECT {number}, q.* FROM ({}) q)", query(shape, column, &predicate))
     };
     let queries: Vec<String> = tables.iter().enumerate().map(of_each).collect();
-    let found = look_through(plan, connection, first, column, |_| queries.join(" UNION ALL "))?;
+    let found = look_through(plan, connection, first.shape, first.column, |_| queries.join(" UNION ALL "))?;
     for row in found.rows {
         let mut cells = row.into_iter();
         let number = cells.next().flatten().and_then(|number| number.parse::<usize>().ok());

@@ -2,15 +2,15 @@
 //! themselves, and finish would delete the only ones.
 
 use crate::agent::error::Result;
+use crate::agent::observed_side::ObservedSide;
 use crate::agent::one_database::share_locks;
 use crate::agent::shape::{Leaf, TableShape};
 use crate::catalog::split::Plan;
 use crate::split::finding::Finding;
-use crate::split::plan::check::looked::LookedSide;
 use crate::split::plan::refusals::{STAY, one_place};
 
 /// Checks that, if both shards are one database, no table or partition is on both sides.
-pub fn check(plan: &Plan, source: &mut LookedSide, target: &mut LookedSide) -> Result<Vec<Finding>> {
+pub fn check(plan: &Plan, source: &mut ObservedSide, target: &mut ObservedSide) -> Result<Vec<Finding>> {
     let pairs = source.observation.tables.iter().zip(&target.observation.tables);
     let shared: Vec<String> = pairs.filter_map(|(from, to)| shared_table(from, to)).collect();
     if shared.is_empty() || !share_locks(&mut source.session, &mut target.session)? {

@@ -115,7 +115,7 @@ fn columns<'a>(plan: &Plan, observation: &'a Observation, name: &str) -> (Vec<Sc
             Some(_) => {}
             None => first = Some((shape, column, family)),
         }
-        lines.push(ScopeLine::Fits((shape, column)));
+        lines.push(ScopeLine::Fits(ScopeTable { shape, column }));
     }
     (lines, is_text)
 }
@@ -187,7 +187,7 @@ fn keys_by_type<'a>(
     lines: &[ScopeLine<'a>],
 ) -> Result<KeysByType<'a>> {
     let mut known = KeysByType::new();
-    for (_, column) in lines.iter().filter_map(ScopeLine::table) {
+    for ScopeTable { column, .. } in lines.iter().filter_map(ScopeLine::table) {
         if known.contains_key(column.base.as_str()) {
             continue;
         }
@@ -207,7 +207,8 @@ fn keys_by_type<'a>(
     Ok(known)
 }
 
-fn finding_of_keys(name: &str, keys: &KeysByType<'_>, (shape, column): ScopeTable<'_>) -> Finding {
+fn finding_of_keys(name: &str, keys: &KeysByType<'_>, table: ScopeTable<'_>) -> Finding {
+    let ScopeTable { shape, column } = table;
     let hint = "Write the keys as the column's type does.";
     match keys.get(column.base.as_str()) {
         None => {

@@ -5,6 +5,7 @@
 use super::large_objects::{self, MovingTable, NamedObjects};
 use crate::agent::catalogs;
 use crate::agent::error::Result;
+use crate::agent::observed_side::ObservedSide;
 use crate::agent::shape::{Column, Observation, TableShape};
 use crate::catalog::split::{Plan, PlannedTable};
 use crate::clean;
@@ -18,11 +19,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 const FUNCTIONS: &str = include_str!("../../../../sql/check/server_functions.sql");
 
-pub fn check(
-    plan: &Plan,
-    (source, on_source): (&mut Connection, &Observation),
-    on_target: &Observation,
-) -> Result<Vec<Finding>> {
+pub fn check(plan: &Plan, source: &mut ObservedSide, on_target: &Observation) -> Result<Vec<Finding>> {
+    let ObservedSide { session: source, observation: on_source, .. } = source;
     let tables = plan.tables.iter().zip(on_source.tables.iter().zip(&on_target.tables));
     let moving: Vec<MovingTable<'_>> = tables.map(|(policy, (from, to))| moving(policy, from, to)).collect();
     let large = large_objects::find(plan, source, &moving)?;
@@ -30,7 +28,7 @@ pub fn check(
     let mut told = BTreeSet::new();
     for (position, table) in moving.iter().enumerate() {
         for column in &table.columns {
-            let named = large.named(plan, source, (position, table), column)?;
+            let named = large.named(plan, source, position, table, column)?;
             let part = column.of_one_server();
             let Some((remark, detail)) = (match (named, part) {
                 (None, None) => None,

@@ -11,15 +11,14 @@ const DRAWN: &str = "nextval()";
 
 pub fn lacks(pair: &TablePair<'_>, given: &[Fact], there: &[Fact]) -> Vec<String> {
     let columns = pair.from.columns().iter();
-    let mut lacks: Vec<String> =
-        columns.filter_map(|column| of_column(pair, (given, there), column)).collect();
+    let mut lacks: Vec<String> = columns.filter_map(|column| of_column(pair, given, there, column)).collect();
     if is_in_another_order(pair) {
         lacks.push("the order of its columns".to_owned());
     }
     lacks
 }
 
-fn of_column(pair: &TablePair<'_>, (given, there): (&[Fact], &[Fact]), column: &Column) -> Option<String> {
+fn of_column(pair: &TablePair<'_>, given: &[Fact], there: &[Fact], column: &Column) -> Option<String> {
     let other = pair.to.column(&column.name)?;
     let name = &column.name;
     // Two generated columns are compared elsewhere.

@@ -3,8 +3,8 @@
 
 use crate::agent::catalogs;
 use crate::agent::error::Result;
+use crate::agent::observed_side::ObservedSide;
 use crate::catalog::split::Plan;
-use crate::remote::Connection;
 use crate::split::finding::Finding;
 use crate::split::remark::Remark;
 use std::collections::BTreeSet;
@@ -14,12 +14,8 @@ const HIDING: &str = include_str!("../../../../../sql/check/hiding.sql");
 /// The positions of tables, each with what hides it.
 type Hiding = BTreeSet<(usize, String)>;
 
-pub fn check(
-    plan: &Plan,
-    (source, given): (&mut Connection, &[String; 2]),
-    (target, there): (&mut Connection, &[String; 2]),
-) -> Result<Vec<Finding>> {
-    let (here, own) = (find(source, given)?, find(target, there)?);
+pub fn check(plan: &Plan, source: &mut ObservedSide, target: &mut ObservedSide) -> Result<Vec<Finding>> {
+    let (here, own) = (find(source)?, find(target)?);
     let finding = |remark: Remark, (position, text): &(usize, String), what: &str| {
         let table = &plan.tables.get(*position)?.table_name;
         let detail =
@@ -34,7 +30,7 @@ pub fn check(
     Ok(findings)
 }
 
-fn find(session: &mut Connection, lists: &[String; 2]) -> Result<Hiding> {
-    let hiding = catalogs::ask(session, HIDING, &catalogs::given(lists))?;
+fn find(side: &mut ObservedSide) -> Result<Hiding> {
+    let hiding = catalogs::ask(&mut side.session, HIDING, &catalogs::given(&side.names.lists()))?;
     Ok(hiding.pairs().filter_map(|(position, text)| Some((position.parse().ok()?, text))).collect())
 }

@@ -18,9 +18,8 @@ mod settings;
 mod texts;
 
 use crate::agent::error::Result;
-use crate::agent::observe;
+use crate::agent::observed_side::ObservedSide;
 use crate::agent::session::Side;
-use crate::agent::shape::Observation;
 use crate::catalog::split::Plan;
 use crate::remote::Connection;
 use crate::remote::quote::literal;
@@ -34,16 +33,16 @@ use rights::MissingRights;
 /// Runs the check. `known`: what other parts have found.
 pub fn check(
     plan: &Plan,
-    (source, on_source): (&mut Connection, &Observation),
-    (target, on_target): (&mut Connection, &Observation),
+    source: &mut ObservedSide,
+    target: &mut ObservedSide,
     known: &[Finding],
 ) -> Result<Vec<Finding>> {
-    let lists = [Side::Source, Side::Target].map(|side| observe::table_lists(plan, side));
-    let (given, there) = (fact::of(source, &lists[0])?, fact::of(target, &lists[1])?);
-    let missing = rights::missing(plan, (source, &lists[0]), (target, &lists[1]))?;
+    let given = fact::of(&mut source.session, &source.names.lists())?;
+    let there = fact::of(&mut target.session, &target.names.lists())?;
+    let missing = rights::missing(plan, source, target)?;
     let mut findings = of_roles(plan, &missing);
-    let tables = plan.tables.iter().zip(on_source.tables.iter().zip(&on_target.tables)).enumerate();
-    for (position, (policy, (from, to))) in tables {
+    let shapes = source.observation.tables.iter().zip(&target.observation.tables);
+    for (position, (policy, (from, to))) in plan.tables.iter().zip(shapes).enumerate() {
         // A table that is missing, or may not be read, has a finding of its own.
         if from.oid.is_none() || to.oid.is_none() {
             continue;
@@ -77,19 +76,17 @@ pub fn check(
             remark(plan, Remark::Alone, &policy.table_name, &text, detail)
         }));
     }
-    let used = texts::find(source, &plan.source, &lists[0])?;
-    let read = settings::read((source, &lists[0]), (target, &lists[1]), &used, &missing.settings)?;
+    let used = texts::find(&mut source.session, &plan.source, &source.names.lists())?;
+    let read = settings::read(source, target, &used, &missing.settings)?;
     findings.extend(read.iter().map(|text| of_setting(plan, text)));
-    findings.extend(needed::check(plan, (source, on_source), target, &used.functions, known)?);
-    findings.extend(rights_of_used(plan, (source, &lists[0]), target, (&used, known))?);
-    let named = (&used.called, known);
-    findings.extend(named_tables::check(plan, (source, &lists[0]), (target, &lists[1]), named)?);
-    findings.extend(hidden::check(plan, (source, &lists[0]), (target, &lists[1]))?);
+    findings.extend(needed::check(plan, source, target, &used.functions, known)?);
+    findings.extend(rights_of_used(plan, source, &mut target.session, &used, known)?);
+    findings.extend(named_tables::check(plan, source, target, &used.called, known)?);
+    findings.extend(hidden::check(plan, source, target)?);
     findings.extend(stale(plan, &there));
-    findings.extend(published::of_source_alone(plan, (source, &lists[0]), (target, &lists[1]))?);
-    for (session, side, shapes) in [(source, Side::Source, on_source), (target, Side::Target, on_target)] {
-        findings.extend(published::check(session, side, shapes)?);
-    }
+    findings.extend(published::of_source_alone(plan, source, target)?);
+    findings.extend(published::check(Side::Source, source)?);
+    findings.extend(published::check(Side::Target, target)?);
     Ok(findings)
 }
 
@@ -124,9 +121,10 @@ fn of_setting(plan: &Plan, text: &str) -> Finding {
 /// parts have found.
 fn rights_of_used(
     plan: &Plan,
-    source: (&mut Connection, &[String; 2]),
+    source: &mut ObservedSide,
     target: &mut Connection,
-    (used, known): (&texts::Used, &[Finding]),
+    used: &texts::Used,
+    known: &[Finding],
 ) -> Result<Vec<Finding>> {
     let lacking = Remark::Lacking.check_name();
     let is_known = |right: &str| {

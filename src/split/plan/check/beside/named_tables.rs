@@ -7,6 +7,8 @@ use super::lacks::is_missing;
 use super::rights;
 use crate::agent::catalogs;
 use crate::agent::error::Result;
+use crate::agent::observed_side::ObservedSide;
+use crate::agent::table_names::TableNames;
 use crate::catalog::shard::{self, Shard};
 use crate::catalog::split::Plan;
 use crate::remote::Connection;
@@ -60,15 +62,17 @@ type NamedRelations = BTreeMap<RelationName, Relation>;
 /// Runs the check. `known`: what other parts have found.
 pub fn check(
     plan: &Plan,
-    (source, given): (&mut Connection, &[String; 2]),
-    (target, there): (&mut Connection, &[String; 2]),
-    (words, known): (&BTreeSet<String>, &[Finding]),
+    source: &mut ObservedSide,
+    target: &mut ObservedSide,
+    words: &BTreeSet<String>,
+    known: &[Finding],
 ) -> Result<Vec<Finding>> {
-    let here = find(source, (&plan.source, given), words)?;
+    let here = find(source, &plan.source, words)?;
     if here.is_empty() {
         return Ok(Vec::new());
     }
-    let own = find(target, (&plan.target, there), words)?;
+    let own = find(target, &plan.target, words)?;
+    let (source, target) = (&mut source.session, &mut target.session);
     let both = here.iter().filter_map(|(at, relation)| {
         let there = there_of(plan, at);
         own.get(&there).map(|other| (at, relation, there, other))
@@ -90,7 +94,7 @@ pub fn check(
             (None, Some(_)) => {}
         }
     }
-    found.extend(filled(plan, (source, target), &empty)?);
+    found.extend(filled(plan, source, target, &empty)?);
     let (names, places) = &tables;
     let names_alone = names.iter().map(|(at, _)| *at);
     let facts = (fact::of(source, &lists(names_alone))?, fact::of(target, &lists(places.iter()))?);
@@ -103,8 +107,8 @@ pub fn check(
     }
     let why = |at: &RelationName| here.get(at).map_or("", Relation::why);
     let mut findings: Vec<Finding> =
-        found.into_iter().map(|(at, remark, text)| finding(plan, (at, why(at)), remark, &text)).collect();
-    findings.extend(shown(plan, (source, target), &here, known)?);
+        found.into_iter().map(|(at, remark, text)| finding(plan, at, why(at), remark, &text)).collect();
+    findings.extend(shown(plan, source, target, &here, known)?);
     findings.extend(stale(plan, &here));
     Ok(findings)
 }
@@ -112,7 +116,8 @@ pub fn check(
 /// Checks rows and read rights of relations that views over the moving tables read.
 fn shown(
     plan: &Plan,
-    (source, target): (&mut Connection, &mut Connection),
+    source: &mut Connection,
+    target: &mut Connection,
     here: &NamedRelations,
     known: &[Finding],
 ) -> Result<Vec<Finding>> {
@@ -125,7 +130,7 @@ fn shown(
         here.iter().filter(|(at, relation)| relation.is_shown && relation.view.is_none() && !is_known(at));
     let tables: Vec<RelationName> = tables.map(|(at, _)| at.clone()).collect();
     let mut findings = named_rows::check(plan, source, target, &tables, Why::Shown)?;
-    let missing = rights::of_places(plan, (source, target), &tables)?;
+    let missing = rights::of_places(plan, source, target, &tables)?;
     findings.extend(missing.into_iter().map(|(at, text)| {
         let object = name(&at);
         let detail =
@@ -155,7 +160,8 @@ fn there_of(plan: &Plan, (schema, name): &RelationName) -> RelationName {
 /// the sides exchanged.
 fn filled<'a>(
     plan: &Plan,
-    (source, target): (&mut Connection, &mut Connection),
+    source: &mut Connection,
+    target: &mut Connection,
     empty: &[(&'a RelationName, RelationName)],
 ) -> Result<Vec<(&'a RelationName, Remark, String)>> {
     let [on_source, on_target] = plan.trusted.clone();
@@ -177,7 +183,7 @@ fn name((schema, name): &RelationName) -> String {
     qualified_as_needed(schema, name)
 }
 
-fn finding(plan: &Plan, (at, why): (&RelationName, &str), remark: Remark, text: &str) -> Finding {
+fn finding(plan: &Plan, at: &RelationName, why: &str, remark: Remark, text: &str) -> Finding {
     let object = name(at);
     let what = if remark == Remark::Alone { "the target alone has" } else { "the target lacks" };
     let detail = format!("{object}, which {why}: {what} {text}");
@@ -200,11 +206,8 @@ fn lacking(fact: &Fact, there: &[Fact]) -> Option<String> {
     }
 }
 
-fn find(
-    session: &mut Connection,
-    (shard, lists): (&Shard, &[String; 2]),
-    words: &BTreeSet<String>,
-) -> Result<NamedRelations> {
+fn find(side: &mut ObservedSide, shard: &Shard, words: &BTreeSet<String>) -> Result<NamedRelations> {
+    let (session, lists) = (&mut side.session, side.names.lists());
     let of_others = text_array(&in_one(|| shard::schemas_of_others(shard)));
     let words: Vec<String> = words.iter().cloned().collect();
     let words = text_array(&words);
@@ -229,6 +232,5 @@ fn find(
 }
 
 fn lists<'a>(tables: impl Iterator<Item = &'a RelationName>) -> [String; 2] {
-    let (schemas, names): (Vec<String>, Vec<String>) = tables.cloned().unzip();
-    [text_array(&schemas), text_array(&names)]
+    tables.cloned().collect::<TableNames>().lists()
 }

@@ -2,9 +2,9 @@
 //! extensions, functions of the tables' schemas. It is found in the inventory that shard_schema_diff() shows.
 
 use crate::agent::error::Result;
-use crate::agent::observe;
-use crate::agent::session::Side;
-use crate::agent::shape::{Observation, TableShape};
+use crate::agent::observed_side::ObservedSide;
+use crate::agent::shape::TableShape;
+use crate::agent::table_names::TableNames;
 use crate::catalog::split::Plan;
 use crate::remote::Connection;
 use crate::remote::quote::ident_as_needed;
@@ -39,13 +39,13 @@ const VERSIONS: &str =
 /// have found.
 pub fn check(
     plan: &Plan,
-    (source, on_source): (&mut Connection, &Observation),
-    target: &mut Connection,
+    source: &mut ObservedSide,
+    target: &mut ObservedSide,
     functions: &[(String, String)],
     known: &[Finding],
 ) -> Result<Vec<Finding>> {
-    let here = of(plan, source, Side::Source, functions)?;
-    let there = of(plan, target, Side::Target, functions)?;
+    let here = of(source, &plan.source.namespace, functions)?;
+    let there = of(target, &plan.target.namespace, functions)?;
     let mut findings = Vec::new();
     let remark = |difference: NeedDifference<'_>, use_of: &str| {
         let object = difference.object.text();
@@ -54,7 +54,7 @@ pub fn check(
         Finding::remark_of(plan.reverse_of, Remark::Lacking, &object, detail)
     };
     // Types of columns are compared with the columns.
-    let columns = || on_source.tables.iter().flat_map(TableShape::columns);
+    let columns = || source.observation.tables.iter().flat_map(TableShape::columns);
     let is_of_column = |object: &Object| {
         object.is(&["type"])
             && columns().any(|column| {
@@ -65,7 +65,7 @@ pub fn check(
     };
     let used = differences(&here, &there, &USED).filter(|difference| !is_of_column(difference.object));
     findings.extend(used.map(|difference| remark(difference, "the tables or views over them use")));
-    findings.extend(extensions(plan, source, target)?);
+    findings.extend(extensions(plan, &mut source.session, &mut target.session)?);
     let lacking = Remark::Lacking.check_name();
     let named: Vec<&str> = known
         .iter()
@@ -165,15 +165,10 @@ fn versions(session: &mut Connection) -> Result<BTreeMap<String, (String, String
     Ok(rows.into_iter().filter_map(version).collect())
 }
 
-fn of(
-    plan: &Plan,
-    session: &mut Connection,
-    side: Side,
-    functions: &[(String, String)],
-) -> Result<Vec<Object>> {
-    let (schemas, names) = observe::table_names(plan, side);
+fn of(side: &mut ObservedSide, namespace: &str, functions: &[(String, String)]) -> Result<Vec<Object>> {
+    let TableNames { schemas, names } = side.names.clone();
     let tables: Vec<(String, String)> = schemas.into_iter().zip(names).collect();
-    Ok(inventory::beside(session, &side.shard(plan).namespace, &tables, functions)?)
+    Ok(inventory::beside(&mut side.session, namespace, &tables, functions)?)
 }
 
 #[cfg(test)]

@@ -3,10 +3,9 @@
 
 use crate::agent::catalogs;
 use crate::agent::error::Result;
+use crate::agent::observed_side::ObservedSide;
 use crate::agent::session::Side;
-use crate::agent::shape::Observation;
 use crate::catalog::split::Plan;
-use crate::remote::Connection;
 use crate::remote::quote::{array_of, ident};
 use crate::split::finding::Finding;
 use crate::words::some_of;
@@ -30,10 +29,10 @@ const BY_NAME: &str = "WITH told AS MATERIALIZED (
 /// only their deletion.
 pub fn of_source_alone(
     plan: &Plan,
-    (source, given): (&mut Connection, &[String; 2]),
-    (target, there): (&mut Connection, &[String; 2]),
+    source: &mut ObservedSide,
+    target: &mut ObservedSide,
 ) -> Result<Option<Finding>> {
-    let (here, own) = (by_name(source, given)?, by_name(target, there)?);
+    let (here, own) = (by_name(source)?, by_name(target)?);
     let lacking = here.difference(&own).filter_map(|(at, name)| {
         let table = plan.tables.get(at.parse::<usize>().ok()?)?;
         Some(format!("\"{name}\" of {}", table.table_name))
@@ -44,13 +43,15 @@ pub fn of_source_alone(
     Ok((!lacking.is_empty()).then(|| Finding::note("source: publications", text, hint)))
 }
 
-fn by_name(session: &mut Connection, lists: &[String; 2]) -> Result<BTreeSet<(String, String)>> {
-    Ok(catalogs::ask(session, BY_NAME, &catalogs::given(lists))?.pairs().collect())
+fn by_name(side: &mut ObservedSide) -> Result<BTreeSet<(String, String)>> {
+    let lists = side.names.lists();
+    Ok(catalogs::ask(&mut side.session, BY_NAME, &catalogs::given(&lists))?.pairs().collect())
 }
 
-pub fn check(session: &mut Connection, side: Side, shapes: &Observation) -> Result<Vec<Finding>> {
+pub fn check(side: Side, observed: &mut ObservedSide) -> Result<Vec<Finding>> {
+    let ObservedSide { session, observation, .. } = observed;
     let leaves =
-        || shapes.tables.iter().flat_map(|table| table.leaves().iter().map(move |leaf| (table, leaf)));
+        || observation.tables.iter().flat_map(|table| table.leaves().iter().map(move |leaf| (table, leaf)));
     let numbers = array_of(leaves().map(|(_, leaf)| Some(leaf.oid.as_str())));
     let rows = catalogs::ask(session, PUBLISHED, &[Some(&numbers)])?.rows;
     let mut findings = Vec::new();

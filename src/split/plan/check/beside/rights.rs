@@ -2,10 +2,11 @@
 
 use super::settings::{self, Settings};
 use super::texts::Used;
+use crate::agent::catalogs;
 use crate::agent::deparsed::in_schema;
 use crate::agent::error::Result;
-use crate::agent::session::Side;
-use crate::agent::{catalogs, observe};
+use crate::agent::observed_side::ObservedSide;
+use crate::agent::table_names::TableNames;
 use crate::catalog::split::Plan;
 use crate::remote::quote::{array_of, ident_as_needed, text_array};
 use crate::remote::{Connection, RemoteError};
@@ -16,14 +17,21 @@ const GRANTED: &str = include_str!("../../../../../sql/check/granted.sql");
 const LACKING: &str = include_str!("../../../../../sql/check/lacking.sql");
 const USED: &str = include_str!("../../../../../sql/check/used.sql");
 
-/// A right of a role: the table's position (None for all tables), the role, the right, and its object: a column, a
-/// view or a role.
-type Right = (Option<usize>, String, String, Option<String>);
+/// A right of a role.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct RoleRight {
+    /// The position of the table. None for all tables.
+    position: Option<usize>,
+    role: String,
+    right: String,
+    /// Its object: a column, a view or a role.
+    of: Option<String>,
+}
 
 /// What a side's roles have there.
 #[derive(Default)]
 struct Granted {
-    rights: Vec<Right>,
+    rights: Vec<RoleRight>,
     settings: Settings,
     /// The defaults of sessions for which neither a role nor the database has a setting, by name.
     server: BTreeMap<String, String>,
@@ -53,55 +61,43 @@ const OF_OTHERS: [&str; 6] = [
     "CREATE in schema",
 ];
 
-pub fn missing(
-    plan: &Plan,
-    (source, given): (&mut Connection, &[String; 2]),
-    (target, there): (&mut Connection, &[String; 2]),
-) -> Result<MissingRights> {
-    let (here, own) = (granted(source, given)?, granted(target, there)?);
+pub fn missing(plan: &Plan, source: &mut ObservedSide, target: &mut ObservedSide) -> Result<MissingRights> {
+    let ObservedSide { session: source, names: from, .. } = source;
+    let ObservedSide { session: target, names: into, .. } = target;
+    let (here, own) = (granted(source, from)?, granted(target, into)?);
     let mut settings = settings::others(plan, &here.settings, &own.settings);
     settings.extend(settings::of_servers(plan, &here.server, &own.server, &settings));
-    let [from, into] = [Side::Source, Side::Target].map(|side| observe::table_names(plan, side));
-    let here = in_schemas(here.rights, &from.0, &into.0);
+    let here = in_schemas(here.rights, &from.schemas, &into.schemas);
     let mut alone = others(&own.rights, &here);
-    alone.retain(|(_, _, right, _)| OF_ROWS.contains(&right.as_str()) || right.starts_with("view "));
-    let alone = in_schemas(alone, &into.0, &from.0);
+    alone.retain(|RoleRight { right, .. }| OF_ROWS.contains(&right.as_str()) || right.starts_with("view "));
+    let alone = in_schemas(alone, &into.schemas, &from.schemas);
     let wanted = others(&here, &own.rights);
     // A role that only the target has cannot be compared.
-    let alone = lacking(source, &alone, (&from.0, &from.1))?;
+    let alone = lacking(source, &alone, from)?;
     let alone = alone.into_iter().filter(|(_, text)| !text.ends_with(NO_ROLE)).collect();
-    Ok(MissingRights { alone, rights: lacking(target, &wanted, (&into.0, &into.1))?, settings })
+    Ok(MissingRights { alone, rights: lacking(target, &wanted, into)?, settings })
 }
 
 /// Returns the rights that are not among the known ones.
-fn others(rights: &[Right], known: &[Right]) -> Vec<Right> {
-    let known: BTreeSet<&Right> = known.iter().collect();
+fn others(rights: &[RoleRight], known: &[RoleRight]) -> Vec<RoleRight> {
+    let known: BTreeSet<&RoleRight> = known.iter().collect();
     rights.iter().filter(|right| !known.contains(right)).cloned().collect()
 }
 
-/// Returns the rights that the target lacks on tables given by their names, without those that belong to no single
-/// table. `here` and `there` are each side's schemas.
-pub fn of_tables(
-    (source, here): (&mut Connection, &[String]),
-    (target, there): (&mut Connection, &[String]),
-    names: &[String],
-) -> Result<Vec<(Option<usize>, String)>> {
-    let rights = granted(source, &[text_array(here), text_array(names)])?.rights;
-    let wanted: Vec<Right> = rights.into_iter().filter(|right| right.0.is_some()).collect();
-    lacking(target, &wanted, (there, names))
-}
-
-/// Returns the rights that the target lacks on tables given by schema and name on the source, each text with its
-/// table.
+/// Returns the rights that the target lacks on tables given by schema and name on the source, without those that
+/// belong to no single table; each text with its table.
 pub fn of_places(
     plan: &Plan,
-    (source, target): (&mut Connection, &mut Connection),
+    source: &mut Connection,
+    target: &mut Connection,
     tables: &[(String, String)],
 ) -> Result<Vec<((String, String), String)>> {
-    let (here, names): (Vec<String>, Vec<String>) = tables.iter().cloned().unzip();
-    let there: Vec<String> = here.iter().map(|schema| Places::of(plan).there(schema)).collect();
-    let missing = of_tables((source, &here), (target, &there), &names)?;
-    Ok(missing
+    let here: TableNames = tables.iter().cloned().collect();
+    let schemas = here.schemas.iter().map(|schema| Places::of(plan).there(schema)).collect();
+    let there = TableNames { schemas, names: here.names.clone() };
+    let rights = granted(source, &here)?.rights;
+    let wanted: Vec<RoleRight> = rights.into_iter().filter(|right| right.position.is_some()).collect();
+    Ok(lacking(target, &wanted, &there)?
         .into_iter()
         .filter_map(|(position, text)| Some((tables.get(position?)?.clone(), text)))
         .collect())
@@ -111,37 +107,38 @@ pub fn of_places(
 /// object, and the role.
 pub fn of_used(
     plan: &Plan,
-    (source, given): (&mut Connection, &[String; 2]),
+    source: &mut ObservedSide,
     target: &mut Connection,
     used: &Used,
 ) -> Result<Vec<(String, String)>> {
     let (schemas, names): (Vec<String>, Vec<String>) = used.functions.iter().cloned().unzip();
     let words: Vec<String> = used.words.iter().cloned().collect();
     let lists = [text_array(&schemas), text_array(&names), text_array(&words)];
+    let given = source.names.lists();
     let lists = [&given[0], &given[1], &lists[0], &lists[1], &lists[2]];
     let [from, into] = [&plan.source.namespace, &plan.target.namespace].map(|name| ident_as_needed(name));
-    let right = |row: Vec<Option<String>>| -> Option<Right> {
+    let right = |row: Vec<Option<String>>| -> Option<RoleRight> {
         let [role, right, of] = <[_; 3]>::try_from(row).ok()?;
         let of = of.map(|of| if of == from { into.clone() } else { in_schema(&of, &from, &into) });
-        Some((None, role?, right?, of))
+        Some(RoleRight { position: None, role: role?, right: right?, of })
     };
-    let rows = catalogs::ask(source, USED, &catalogs::given(&lists))?.rows;
-    let wanted: Vec<Right> = rows.into_iter().filter_map(right).collect();
-    let missing = unmet(target, &wanted, (&[], &[]))?.into_iter().filter(|(_, is_role)| *is_role);
-    Ok(missing.map(|(right, _)| (text(right), right.1.clone())).collect())
+    let rows = catalogs::ask(&mut source.session, USED, &catalogs::given(&lists))?.rows;
+    let wanted: Vec<RoleRight> = rows.into_iter().filter_map(right).collect();
+    let missing = unmet(target, &wanted, &TableNames::default())?.into_iter().filter(|(_, is_role)| *is_role);
+    Ok(missing.map(|(right, _)| (text(right), right.role.clone())).collect())
 }
 
 /// Describes the wanted rights that the target's roles lack.
 fn lacking(
     target: &mut Connection,
-    wanted: &[Right],
-    places: (&[String], &[String]),
+    wanted: &[RoleRight],
+    places: &TableNames,
 ) -> Result<Vec<(Option<usize>, String)>> {
     let mut missing: BTreeMap<(Option<usize>, String), BTreeSet<String>> = BTreeMap::new();
     for (right, is_role) in unmet(target, wanted, places)? {
-        let role = &right.1;
+        let role = &right.role;
         let who = if is_role { role.clone() } else { format!("{role}{NO_ROLE}") };
-        missing.entry((right.0, who)).or_default().insert(text(right));
+        missing.entry((right.position, who)).or_default().insert(text(right));
     }
     let text = |((position, role), rights): ((Option<usize>, String), BTreeSet<String>)| {
         let rights: Vec<String> = rights.into_iter().collect();
@@ -153,20 +150,21 @@ fn lacking(
 /// Returns the wanted rights that the target's roles lack, each with whether the role exists.
 fn unmet<'a>(
     target: &mut Connection,
-    wanted: &'a [Right],
-    (schemas, names): (&[String], &[String]),
-) -> Result<Vec<(&'a Right, bool)>> {
+    wanted: &'a [RoleRight],
+    places: &TableNames,
+) -> Result<Vec<(&'a RoleRight, bool)>> {
     if wanted.is_empty() {
         return Ok(Vec::new());
     }
-    let of = |cell: fn(&Right) -> Option<&str>| array_of(wanted.iter().map(cell));
-    let place = |list: &[String]| array_of(wanted.iter().map(|right| list.get(right.0?).map(String::as_str)));
+    let of = |cell: fn(&RoleRight) -> Option<&str>| array_of(wanted.iter().map(cell));
+    let place =
+        |list: &[String]| array_of(wanted.iter().map(|right| list.get(right.position?).map(String::as_str)));
     let lists = [
-        place(schemas),
-        place(names),
-        of(|right| Some(&right.1)),
-        of(|right| Some(&right.2)),
-        of(|right| right.3.as_deref()),
+        place(&places.schemas),
+        place(&places.names),
+        of(|right| Some(&right.role)),
+        of(|right| Some(&right.right)),
+        of(|right| right.of.as_deref()),
     ];
     let right = |row: Vec<Option<String>>| match row.as_slice() {
         [Some(number), Some(is_role)] => Some((wanted.get(number.parse::<usize>().ok()?)?, is_role == "t")),
@@ -176,7 +174,7 @@ fn unmet<'a>(
     Ok(rows.into_iter().filter_map(right).collect())
 }
 
-fn text((_, _, right, of): &Right) -> String {
+fn text(RoleRight { right, of, .. }: &RoleRight) -> String {
     match (right.strip_prefix("view "), of) {
         (Some(right), Some(view)) => format!("{right} of view {view}"),
         (None, Some(of)) if OF_OTHERS.contains(&right.as_str()) => format!("{right} {of}"),
@@ -186,22 +184,22 @@ fn text((_, _, right, of): &Right) -> String {
 }
 
 /// Returns the rights with the target's schemas for views that are in the schema of their table.
-fn in_schemas(rights: Vec<Right>, from: &[String], into: &[String]) -> Vec<Right> {
-    let there = |(position, role, right, of): Right| {
-        let pair = position.and_then(|at| Some((from.get(at)?, into.get(at)?)));
-        let of = match pair.filter(|_| right.starts_with("view ")) {
+fn in_schemas(rights: Vec<RoleRight>, from: &[String], into: &[String]) -> Vec<RoleRight> {
+    let there = |it: RoleRight| {
+        let pair = it.position.and_then(|at| Some((from.get(at)?, into.get(at)?)));
+        let of = match pair.filter(|_| it.right.starts_with("view ")) {
             Some((from, into)) => {
-                of.map(|view| in_schema(&view, &ident_as_needed(from), &ident_as_needed(into)))
+                it.of.map(|view| in_schema(&view, &ident_as_needed(from), &ident_as_needed(into)))
             }
-            None => of,
+            None => it.of,
         };
-        (position, role, right, of)
+        RoleRight { of, ..it }
     };
     rights.into_iter().map(there).collect()
 }
 
-fn granted(session: &mut Connection, lists: &[String; 2]) -> Result<Granted> {
-    let rows = catalogs::ask(session, GRANTED, &catalogs::given(lists))?;
+fn granted(session: &mut Connection, tables: &TableNames) -> Result<Granted> {
+    let rows = catalogs::ask(session, GRANTED, &catalogs::given(&tables.lists()))?;
     let mut granted = Granted::default();
     let mut read = |row: &Vec<Option<String>>| -> Option<()> {
         let [position, Some(role), Some(right), of, value] = row.as_slice() else { return None };
@@ -214,7 +212,8 @@ fn granted(session: &mut Connection, lists: &[String; 2]) -> Result<Granted> {
             }
             _ => {
                 let position = position.as_ref().map_or(Some(None), |at| at.parse().ok().map(Some))?;
-                granted.rights.push((position, role.clone(), right.clone(), of.clone()));
+                let (role, right, of) = (role.clone(), right.clone(), of.clone());
+                granted.rights.push(RoleRight { position, role, right, of });
             }
         }
         Some(())

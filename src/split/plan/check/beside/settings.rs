@@ -4,8 +4,8 @@
 use super::texts::Used;
 use crate::agent::catalogs;
 use crate::agent::error::Result;
+use crate::agent::observed_side::ObservedSide;
 use crate::catalog::split::Plan;
-use crate::remote::Connection;
 use crate::remote::quote::{ident_as_needed, text_array};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -54,22 +54,23 @@ pub fn of_servers(
 /// Describes settings of applications, read by texts over the tables, that sessions begin with differently. `told`:
 /// settings of databases and roles that are reported already.
 pub fn read(
-    (source, given): (&mut Connection, &[String; 2]),
-    (target, there): (&mut Connection, &[String; 2]),
+    source: &mut ObservedSide,
+    target: &mut ObservedSide,
     used: &Used,
     told: &[String],
 ) -> Result<Vec<String>> {
     let (schemas, names): (Vec<String>, Vec<String>) = used.functions.iter().cloned().unzip();
     let functions = [text_array(&schemas), text_array(&names)];
-    let values = |session: &mut Connection, lists: &[String; 2]| -> Result<BTreeMap<String, String>> {
+    let values = |side: &mut ObservedSide| -> Result<BTreeMap<String, String>> {
+        let lists = side.names.lists();
         let lists = [&lists[0], &lists[1], &functions[0], &functions[1]];
-        Ok(catalogs::ask(session, SETTINGS_READ, &catalogs::given(&lists))?.pairs().collect())
+        Ok(catalogs::ask(&mut side.session, SETTINGS_READ, &catalogs::given(&lists))?.pairs().collect())
     };
-    let here = values(source, given)?;
+    let here = values(source)?;
     if here.is_empty() {
         return Ok(Vec::new());
     }
-    let own = values(target, there)?;
+    let own = values(target)?;
     let is_other = |(name, value): &(&String, &String)| {
         let is_told = told.contains(&format!("{name} of the database"));
         !is_told && own.get(*name).is_some_and(|own| own != *value)

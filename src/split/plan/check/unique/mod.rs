@@ -8,9 +8,10 @@ mod index;
 mod values;
 
 use crate::agent::error::Result;
-use crate::agent::observe;
+use crate::agent::observed_side::ObservedSide;
 use crate::agent::session::Side;
-use crate::agent::shape::{Observation, TableShape};
+use crate::agent::shape::TableShape;
+use crate::agent::table_names::TableNames;
 use crate::catalog::split::Plan;
 use crate::numbers::behind::{NumberBehind, NumberEnd};
 use crate::numbers::{self, introspect};
@@ -26,33 +27,35 @@ use index::{NAME, UniqueIndex};
 
 pub fn check(
     plan: &Plan,
-    (source, ours): (&mut Connection, &Observation),
-    (target, theirs): (&mut Connection, &Observation),
+    source: &mut ObservedSide,
+    target: &mut ObservedSide,
     read: [SurveyRead; 2],
 ) -> Result<Vec<Finding>> {
-    let shapes = [ours, theirs].map(|side| side.tables.iter().collect::<Vec<_>>());
-    let Some(keys) = SideKeys::of(source, target, plan)? else { return Ok(Vec::new()) };
+    let (on_source, on_target) = (&mut source.session, &mut target.session);
+    let shapes =
+        [&source.observation, &target.observation].map(|side| side.tables.iter().collect::<Vec<_>>());
+    let Some(keys) = SideKeys::of(on_source, on_target, plan)? else { return Ok(Vec::new()) };
     let [here, mut there] = read;
     // These were not read for the target yet.
     if here.draws.iter().any(|draw| !draw.is_sure()) {
-        let oids: Vec<Option<&str>> = theirs.tables.iter().map(|table| table.oid.as_deref()).collect();
-        there.draws.extend(functions::of_writers(target, &oids, &schemas(plan, Side::Target))?.draws);
+        let oids: Vec<Option<&str>> = shapes[1].iter().map(|table| table.oid.as_deref()).collect();
+        there.draws.extend(functions::of_writers(on_target, &oids, &schemas(plan, Side::Target))?.draws);
     }
-    let fillers = fillers(plan, source, target, &shapes, [here, there])?;
+    let fillers = fillers(plan, on_source, on_target, &shapes, [here, there])?;
     let SideKeys { from, to } = keys;
-    let mut values = values::UniqueValues::begin(plan, &to, target)?;
+    let mut values = values::UniqueValues::begin(plan, &to, on_target)?;
     let mut findings = Vec::new();
     for index in &to {
         let comes = fillers.of(index, Side::Target, &from);
         findings.push(of_one_row(index).unwrap_or_else(|| how(plan, index, &comes)));
         let is_on_both = from.iter().any(|other| other.is_like(index));
-        findings.extend(values.try_all(index, is_on_both, (source, ours), (target, theirs))?);
+        findings.extend(values.try_all(index, is_on_both, source, target)?);
     }
     // Rows that a reverse split brings back must satisfy these.
     for index in from.iter().filter(|index| !to.iter().any(|other| other.is_like(index))) {
         findings.push(how(plan, index, &fillers.of(index, Side::Source, &from)));
     }
-    findings.extend(behind(plan, fillers, (source, ours), (target, theirs))?);
+    findings.extend(behind(plan, fillers, source, target)?);
     Ok(findings)
 }
 
@@ -60,8 +63,9 @@ pub fn check(
 /// stops a split.
 pub fn since_check(
     plan: &Plan,
-    (source, ours): (&mut Connection, Vec<&TableShape>),
-    (target, theirs): (&mut Connection, Vec<&TableShape>),
+    source: &mut Connection,
+    target: &mut Connection,
+    shapes: [Vec<&TableShape>; 2],
 ) -> Result<Option<Finding>> {
     // A reverse split must stay possible.
     let Some(SideKeys { from, to }) =
@@ -69,7 +73,6 @@ pub fn since_check(
     else {
         return Ok(None);
     };
-    let shapes = [ours, theirs];
     let oids =
         shapes.each_ref().map(|side| side.iter().map(|table| table.oid.as_deref()).collect::<Vec<_>>());
     let read = [
@@ -95,8 +98,8 @@ impl SideKeys {
     /// Returns None if there are none.
     fn of(source: &mut Connection, target: &mut Connection, plan: &Plan) -> Result<Option<SideKeys>> {
         let keys = SideKeys {
-            from: index::of(source, &observe::keyed_table_lists(plan, Side::Source))?,
-            to: index::of(target, &observe::keyed_table_lists(plan, Side::Target))?,
+            from: index::of(source, &TableNames::keyed_lists(plan, Side::Source))?,
+            to: index::of(target, &TableNames::keyed_lists(plan, Side::Target))?,
         };
         Ok(Some(keys).filter(|keys| !keys.from.is_empty() || !keys.to.is_empty()))
     }
@@ -111,8 +114,8 @@ fn fillers(
 ) -> Result<Fillers> {
     Ok(Fillers {
         sides: [
-            filling(plan, (source, ours, Side::Source), here)?,
-            filling(plan, (target, theirs, Side::Target), there)?,
+            filling(plan, Side::Source, source, ours, here)?,
+            filling(plan, Side::Target, target, theirs, there)?,
         ],
         is_one_place: introspect::place_of(source)? == introspect::place_of(target)?,
     })
@@ -120,13 +123,14 @@ fn fillers(
 
 fn filling(
     plan: &Plan,
-    (session, shapes, side): (&mut Connection, &[&TableShape], Side),
+    side: Side,
+    session: &mut Connection,
+    shapes: &[&TableShape],
     read: SurveyRead,
 ) -> Result<comes::UniqueSide> {
-    let (_, names) = observe::table_names(plan, side);
-    let tables = names.into_iter().zip(&plan.tables);
+    let tables = TableNames::of(plan, side).names.into_iter().zip(&plan.tables);
     Ok(comes::UniqueSide {
-        sequences: introspect::of_tables(session, &observe::keyed_table_lists(plan, side))?,
+        sequences: introspect::of_tables(session, &TableNames::keyed_lists(plan, side))?,
         drawn: drawn::of(session, read.draws)?,
         doings: read.doings,
         tables: tables
@@ -145,16 +149,16 @@ fn filling(
 fn behind(
     plan: &Plan,
     fillers: Fillers,
-    (source, ours): (&mut Connection, &Observation),
-    (target, theirs): (&mut Connection, &Observation),
+    source: &mut ObservedSide,
+    target: &mut ObservedSide,
 ) -> Result<Vec<Finding>> {
-    let tables = |all: &Observation| {
-        all.tables.iter().map(|table| table.oid.as_ref().map(|_| table.name.clone())).collect()
+    let tables = |side: &ObservedSide| {
+        side.observation.tables.iter().map(|table| table.oid.as_ref().map(|_| table.name.clone())).collect()
     };
     let [here, there] = fillers.sides.map(|side| side.sequences);
     let mut ends = [
-        NumberEnd { session: source, tables: tables(ours), sequences: here },
-        NumberEnd { session: target, tables: tables(theirs), sequences: there },
+        NumberEnd { tables: tables(source), session: &mut source.session, sequences: here },
+        NumberEnd { tables: tables(target), session: &mut target.session, sequences: there },
     ];
     let hint =
         format!("SELECT * FROM shard_sequences_spread({}) gives it other numbers.", literal(&plan.keyspace));

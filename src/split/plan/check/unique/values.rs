@@ -3,8 +3,9 @@
 
 use super::index::{NAME, UniqueIndex};
 use crate::agent::error::Result;
+use crate::agent::observed_side::ObservedSide;
 use crate::agent::plain;
-use crate::agent::shape::{Column, Observation, TableShape};
+use crate::agent::shape::{Column, TableShape};
 use crate::catalog::split::{Plan, PlannedTable};
 use crate::catalog::{in_use, keyspace, routing};
 use crate::clean;
@@ -76,13 +77,14 @@ impl<'a> UniqueValues<'a> {
         &mut self,
         index: &UniqueIndex,
         is_on_both: bool,
-        (source, ours): (&mut Connection, &Observation),
-        (target, theirs): (&mut Connection, &Observation),
+        source: &mut ObservedSide,
+        target: &mut ObservedSide,
     ) -> Result<Option<Finding>> {
-        let of = |all: &Observation| all.tables.get(index.position).cloned();
-        let (Some(policy), Some(from), Some(to)) =
-            (self.plan.tables.get(index.position), of(ours), of(theirs))
-        else {
+        let (Some(policy), Some(from), Some(to)) = (
+            self.plan.tables.get(index.position),
+            source.observation.tables.get(index.position),
+            target.observation.tables.get(index.position),
+        ) else {
             return Ok(None);
         };
         if !self.filled.contains(&index.table) {
@@ -101,9 +103,9 @@ impl<'a> UniqueValues<'a> {
         let (Some(by), Some(there)) = (from.column(&policy.shard_by), to.column(&policy.shard_by)) else {
             return Ok(None);
         };
-        let tried = self.compare(index, (source, &from, by), (target, &to, there));
+        let tried = self.compare(index, &mut source.session, &mut target.session, from, [by, there]);
         match tried {
-            Ok(tried) => Ok(Some(self.finding(index, policy, target.shard(), &tried))),
+            Ok(tried) => Ok(Some(self.finding(index, policy, target.session.shard(), &tried))),
             // An error of a type's own function does not end the check.
             Err(error) if error.is_verdict() => {
                 let detail = format!("{}: its values cannot be compared: {}", index.text(), error.message);
@@ -116,8 +118,10 @@ impl<'a> UniqueValues<'a> {
     fn compare(
         &self,
         index: &UniqueIndex,
-        (source, from, by): (&mut Connection, &TableShape, &Column),
-        (target, _, there): (&mut Connection, &TableShape, &Column),
+        source: &mut Connection,
+        target: &mut Connection,
+        from: &TableShape,
+        [by, there]: [&Column; 2],
     ) -> std::result::Result<Tried, RemoteError> {
         let (functions, moves) = self.plan.scope.dry_predicate(by, "t");
         let (functions_there, own) = self.plan.scope.dry_predicate(there, "t");
