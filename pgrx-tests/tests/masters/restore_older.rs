@@ -288,7 +288,10 @@ fn finish_knows_a_table_that_clients_have_emptied_and_what_an_operator_accepts()
             );
             split.finish_accepting(LIMIT).unwrap();
             assert!(
-                split.events().unwrap().contains("300 rows of public.items are deleted"),
+                split
+                    .events()
+                    .unwrap()
+                    .contains("300 rows of public.items that the target does not have are deleted"),
                 "{}",
                 split.events().unwrap()
             );
