@@ -56,7 +56,7 @@ fn action_of(text: &str) -> Result<Action, Failure> {
         (_, Some(rows)) => rows,
     };
     let deletes = Deletes::from_name(rows)
-        .ok_or_else(|| invalid("rows", &format!("it is not one of {}", Deletes::names())))?;
+        .ok_or_else(|| invalid("rows", format!("it is not one of {}", Deletes::names())))?;
     Ok(Action::Delete(deletes))
 }
 

@@ -32,7 +32,7 @@ pub fn shard_query_page(
     let order: Vec<Order> = names.iter().map(|name| Order::parse(name)).collect();
     let rows = usize::try_from(required(page_size, "page_size")?).unwrap_or(0);
     if !(1..=MOST).contains(&rows) {
-        return Err(invalid("page_size", &format!("page_size must be between 1 and {MOST}")).into());
+        return Err(invalid("page_size", format!("page_size must be between 1 and {MOST}")).into());
     }
     let after = after.map(|row| values_of(&row, &order)).transpose()?;
     let shards = shards.map(|names| names_of(names, "shards")).transpose()?;
@@ -62,7 +62,7 @@ fn values_of(row: &JsonText, order: &[Order]) -> Result<Vec<String>, Failure> {
             .into_iter()
             .flatten()
             .next()
-            .ok_or_else(|| invalid("after", &format!("it has no value of column \"{}\"", order.column)))
+            .ok_or_else(|| invalid("after", format!("it has no value of column \"{}\"", order.column)))
     };
     order.iter().map(value).collect()
 }

@@ -93,7 +93,7 @@ impl QueryTerms {
             "raise" => false,
             "report" => true,
             other => {
-                return Err(invalid("on_error", &format!("\"{other}\" is not one of \"raise\", \"report\"")));
+                return Err(invalid("on_error", format!("\"{other}\" is not one of \"raise\", \"report\"")));
             }
         };
         Ok(QueryTerms {

@@ -26,11 +26,11 @@ pub fn shard_top(
     let keyspace = required(keyspace, "keyspace")?;
     let most = required(most, "most")?;
     if !(1..=MOST).contains(&most) {
-        return Err(invalid("most", &format!("{most} is not between 1 and {MOST}")).into());
+        return Err(invalid("most", format!("{most} is not between 1 and {MOST}")).into());
     }
     let by = required(by, "by")?;
     let by = TopOrder::from_name(&by).ok_or_else(|| {
-        let failure: Failure = invalid("by", &format!("unrecognized figure \"{by}\""));
+        let failure: Failure = invalid("by", format!("unrecognized figure \"{by}\""));
         failure.hint("Figures are rows, bytes and writes.")
     })?;
     let (most, timeout) = (most as usize, longest_wait(timeout)?);
