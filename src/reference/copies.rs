@@ -15,8 +15,8 @@ use crate::server::retry::Backoff;
 use std::time::Instant;
 
 /// Runs work that waits for an answer for a time that depends on earlier failures.
-pub fn with_connect_timeout<R>(longest: &Backoff, work: impl FnOnce() -> R) -> R {
-    session::with_connect_timeout(i32::try_from(longest.failures()).unwrap_or(i32::MAX), work)
+pub fn with_connect_timeout<R>(backoff: &Backoff, work: impl FnOnce() -> R) -> R {
+    session::with_connect_timeout(i32::try_from(backoff.failures()).unwrap_or(i32::MAX), work)
 }
 
 fn open(set: &ReferenceSet, place: &ReferencePlace, end: SetEnd, purpose: &str) -> Result<Connection> {
@@ -63,7 +63,7 @@ pub struct ReferenceOrigin {
     reader: Option<Connection>,
     /// Writes the agent's tables.
     control: Option<Connection>,
-    pub longest: Backoff,
+    pub backoff: Backoff,
 }
 
 impl ReferenceOrigin {
@@ -114,7 +114,7 @@ pub struct LastReport {
 pub struct ReferenceCopy {
     session: Option<Connection>,
     known: FitTables,
-    pub longest: Backoff,
+    pub backoff: Backoff,
     /// Tables that are the origin's own, by their numbers. `None` if it was not asked yet.
     pub own: Option<Vec<i32>>,
     /// The snapshot that it stands for, as far as this worker has seen.
@@ -134,8 +134,11 @@ impl ReferenceCopy {
         Ok((self.session.insert(session), &mut self.known))
     }
 
+    /// Drops its session after an error, with what was read of its tables: rights may be granted meanwhile, which
+    /// changes no table.
     pub fn let_go(&mut self) {
         self.session = None;
+        self.known = FitTables::default();
         self.has_all_of = None;
     }
 }

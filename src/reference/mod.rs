@@ -142,11 +142,11 @@ fn is_over(set: &ReferenceSet, error: &SplitError) -> bool {
 
 fn follow(set: &ReferenceSet, memory: &mut SetMemory, by: &ReferenceWorker<'_>) -> Result<(), Superseded> {
     memory.copies.retain(|key, _| set.copies.iter().any(|place| place.shard.shard_key == *key));
-    if set.tables.is_empty() || !memory.origin.longest.is_due() {
+    if set.tables.is_empty() || !memory.origin.backoff.is_due() {
         return Ok(());
     }
     match follow_origin(set, memory, by) {
-        Ok(()) => memory.origin.longest.succeeded(),
+        Ok(()) => memory.origin.backoff.succeeded(),
         Err(error) if is_over(set, &error) => return Err(Superseded),
         Err(error) => origin_failed(set, &mut memory.origin, &mut memory.copies, error),
     }
@@ -194,7 +194,7 @@ fn step_on_each(
     let mut entries = false;
     for place in &set.copies {
         let copy = copies.entry(place.shard.shard_key.clone()).or_default();
-        let is_due = place.shard.status != ShardStatus::Disabled && copy.longest.is_due();
+        let is_due = place.shard.status != ShardStatus::Disabled && copy.backoff.is_due();
         if !is_due || !is_behind(copy, pulse) {
             continue;
         }
@@ -202,7 +202,7 @@ fn step_on_each(
             Ok(stepped) => {
                 entries |= stepped > 0;
                 copy.has_all_of = Some((pulse.tables.clone(), Instant::now()));
-                copy.longest.succeeded();
+                copy.backoff.succeeded();
                 copy.failure = None;
             }
             Err(error @ (SplitError::Superseded | SplitError::Behind { .. })) => return Err(error),
@@ -233,8 +233,8 @@ fn step_on(
     copy: &mut ReferenceCopy,
     by: &ReferenceWorker<'_>,
 ) -> Result<i64, SplitError> {
-    let longest = copy.longest.clone();
-    let outcome = copies::with_connect_timeout(&longest, || {
+    let backoff = copy.backoff.clone();
+    let outcome = copies::with_connect_timeout(&backoff, || {
         let own = match &copy.own {
             Some(own) => own.clone(),
             None => own_tables(set, place)?,
@@ -250,7 +250,7 @@ fn step_on(
         copy.snapshot = stepped.snapshot;
         Ok(stepped.entries)
     });
-    copy.longest = longest;
+    copy.backoff = backoff;
     outcome
 }
 
@@ -307,7 +307,7 @@ fn origin_failed(
     error: SplitError,
 ) {
     origin.let_go();
-    origin.longest.failed();
+    origin.backoff.failed();
     let is_transient = error.is_transient();
     let waited = has_waited(&error);
     let failure = error.into_failure();
@@ -329,7 +329,7 @@ fn copy_failed(
     began: SystemTime,
 ) {
     copy.let_go();
-    copy.longest.failed();
+    copy.backoff.failed();
     let waited = has_waited(&error);
     let state = match &error {
         SplitError::Remote(error) if error.is_transient() && !waited => ReferenceState::Away,
@@ -415,21 +415,21 @@ fn remove(set: &ReferenceSet, memory: &mut SetMemory, by: &ReferenceWorker<'_>) 
     let mut is_done = true;
     let ends = set.copies.iter().map(|place| (place, SetEnd::Copy));
     for (place, end) in ends.chain([(&set.origin, SetEnd::Origin)]) {
-        let longest = match end {
-            SetEnd::Origin => &mut memory.origin.longest,
-            SetEnd::Copy => &mut memory.copies.entry(place.shard.shard_key.clone()).or_default().longest,
+        let backoff = match end {
+            SetEnd::Origin => &mut memory.origin.backoff,
+            SetEnd::Copy => &mut memory.copies.entry(place.shard.shard_key.clone()).or_default().backoff,
         };
         // The origin is the last: until then it is not taken for one that has nothing.
-        if !longest.is_due() || end == SetEnd::Origin && !is_done {
+        if !backoff.is_due() || end == SetEnd::Origin && !is_done {
             is_done = false;
             continue;
         }
-        let outcome = copies::with_connect_timeout(longest, || copies::remove(set, place, end, by));
+        let outcome = copies::with_connect_timeout(backoff, || copies::remove(set, place, end, by));
         if let Err(error) = outcome {
             if is_over(set, &error) {
                 return Err(Superseded);
             }
-            longest.failed();
+            backoff.failed();
             let failure = error.into_failure();
             transaction(|| reference::report_dropped(set.id, &failure));
             is_done = false;

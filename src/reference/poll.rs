@@ -30,8 +30,8 @@ pub fn look_at_origin(
     origin: &mut ReferenceOrigin,
     by: &ReferenceWorker<'_>,
 ) -> Result<Pulse, SplitError> {
-    let longest = origin.longest.clone();
-    let outcome = copies::with_connect_timeout(&longest, || {
+    let backoff = origin.backoff.clone();
+    let outcome = copies::with_connect_timeout(&backoff, || {
         let control = origin.control(set, by)?;
         let pulse = pulse(set, control)?;
         if pulse.is_full {
@@ -44,7 +44,7 @@ pub fn look_at_origin(
         }
         Ok(pulse)
     });
-    origin.longest = longest;
+    origin.backoff = backoff;
     outcome
 }
 
