@@ -238,7 +238,7 @@ fn a_shard_that_is_away_keeps_no_other_waiting() {
         if !is_decided {
             set(1);
             let said = format!(
-                "SELECT message LIKE '%another server%' FROM shard_executions({id}) WHERE shard = 'shard_a' AND state = '{left}'"
+                "SELECT message LIKE '%is not the server that ran%' FROM shard_executions({id}) WHERE shard = 'shard_a' AND state = '{left}'"
             );
             wait::until_true(&mut cluster.superuser().unwrap(), "the other server to be seen", LIMIT, &said)
                 .unwrap();
