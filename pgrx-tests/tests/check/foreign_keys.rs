@@ -427,7 +427,11 @@ fn a_foreign_key_of_the_target_alone_is_kept_by_each_step() {
     run(&cluster, 1, add);
     breaks("INSERT INTO notes VALUES ('moves', 9000, 9000)", "DELETE FROM notes WHERE id = 9000");
     run(&cluster, 0, add);
-    split.wait_settled(LIMIT).unwrap();
+    // A step sees that both have it, and the next one what the one before last has seen.
+    run(&cluster, 0, "UPDATE items SET val = 'seen' WHERE tenant = 'moves' AND id = 4");
+    let is_there = "SELECT count(*) = 1 FROM items WHERE tenant = 'moves' AND id = 4 AND val = 'seen'";
+    let mut target = cluster.servers[1].superuser(DATABASE).unwrap();
+    wait::until_true(&mut target, "the change", LIMIT, is_there).unwrap();
     run(&cluster, 0, "ALTER TABLE notes DROP CONSTRAINT item");
     breaks("DELETE FROM items WHERE id = 2", "INSERT INTO items VALUES ('moves', 2, '2', 2)");
     split.call("cutover").unwrap();

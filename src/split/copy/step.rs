@@ -107,8 +107,9 @@ fn observe_source_after(engine: &mut Engine, locks: &str) -> Result<Observation>
     if engine.seen.source.is_new() {
         temporary::require_known(&mut engine.reader, &engine.plan, Side::Source, temporary::ALL)?;
     }
-    // In a cutover the target has been asked already, and its answer is still to be received.
-    engine.is_to_watch |= looked;
+    // In a cutover the target has been asked already, and its answer is still to be received. Code that is as it was
+    // before the last step was looked through then, but the foreign keys are those of the last step.
+    engine.is_to_watch |= looked || engine.seen.source.is_new();
     engine.parents = now.tables.iter().flat_map(|table| table.parents().to_vec()).collect();
     engine.counters = consumed::read(engine.reader.shard(), &counters)?;
     if let Some(split) = engine.plan.reverse_of {
@@ -149,7 +150,7 @@ pub fn finish_begin_target(engine: &mut Engine, source: &Observation) -> Result<
     if engine.seen.target.is_new() {
         temporary::require_known(&mut engine.target, &engine.plan, Side::Target, temporary::ALL)?;
     }
-    if looked || engine.is_to_watch {
+    if looked || engine.seen.target.is_new() || engine.is_to_watch {
         let locked = engine.watched.referenced();
         engine.watch()?;
         if !engine.watched.referenced().is_subset(&locked) {
