@@ -1,15 +1,11 @@
 //! Removal of what is left on a shard of the splits that it took part in, when the shard is dropped.
 
-use crate::agent::error::Result;
-use crate::agent::error::SplitError;
-use crate::agent::schema;
-use crate::agent::session;
+use crate::agent::error::{Result, SplitError};
 use crate::agent::state;
-use crate::agent::state::decision;
-use crate::agent::state::master;
-use crate::agent::state::moved_keys;
-use crate::agent::state::redirect;
 use crate::agent::state::reference_ended;
+use crate::agent::state::{decision, master};
+use crate::agent::state::{moved_keys, redirect};
+use crate::agent::{schema, session};
 use crate::catalog::shard::Shard;
 use crate::catalog::split;
 use std::time::{Duration, Instant};

@@ -1,8 +1,7 @@
 //! Strong locks on tables that clients write to: they are waited for only briefly.
 
 use super::error::{Result, SplitError};
-use crate::agent::blocking_session::OPEN_FOR;
-use crate::agent::blocking_session::SESSION;
+use crate::agent::blocking_session::{OPEN_FOR, SESSION};
 use crate::guc;
 use crate::remote::quote::text_array;
 use crate::remote::{Connection, RemoteError, Together};

@@ -1,12 +1,10 @@
 //! `shard_status()`: whether everything is in place for splits to run automatically.
 
-use crate::catalog::execution;
-use crate::catalog::guard_record;
-use crate::catalog::keychain;
-use crate::catalog::lookup;
 use crate::catalog::reference;
 use crate::catalog::shard_decision::{self, Decision};
 use crate::catalog::waiting_split;
+use crate::catalog::{execution, guard_record};
+use crate::catalog::{keychain, lookup};
 use crate::error::{Failure, told};
 use crate::execution::orphans;
 use crate::guc;

@@ -3,8 +3,7 @@
 //! created and change owners, so they are checked again.
 
 use super::shard::Shard;
-use crate::catalog::database_location;
-use crate::catalog::declaration;
+use crate::catalog::{database_location, declaration};
 use crate::error::{Failure, SqlState};
 use crate::server::sql;
 

@@ -3,8 +3,7 @@
 
 use super::caller::Caller;
 use super::keyspace::LockedKeyspace;
-use crate::catalog::database_location;
-use crate::catalog::declaration;
+use crate::catalog::{database_location, declaration};
 use crate::error::{Failure, SqlState};
 use crate::named_enum::named_enum;
 use crate::server::sql;

@@ -2,8 +2,7 @@
 
 use super::caller::Caller;
 use super::shard::Shard;
-use crate::catalog::database_location;
-use crate::catalog::declaration;
+use crate::catalog::{database_location, declaration};
 use crate::server::sql;
 
 /// Returns the trusted roles of a shard's server, each by number and name: `16400:owner`. A role that is created anew

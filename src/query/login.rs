@@ -3,11 +3,10 @@
 use super::error;
 use crate::agent::session;
 use crate::catalog::caller::Caller;
-use crate::catalog::database_location;
-use crate::catalog::keychain;
 use crate::catalog::login::{self as stored, Login, LoginRole};
 use crate::catalog::name;
 use crate::catalog::shard::{self, Shard};
+use crate::catalog::{database_location, keychain};
 use crate::error::{Failure, SqlState, invalid};
 use crate::remote::RemoteError;
 use crate::remote::conninfo::Conninfo;

@@ -4,8 +4,6 @@
 //! while it is planned, and again whenever a table has another `code` than before.
 
 use crate::agent;
-use crate::agent::catalogs;
-use crate::agent::database_identity;
 use crate::agent::error::{Result, SplitError};
 use crate::agent::named::NamedThings;
 use crate::agent::observe;
@@ -15,6 +13,7 @@ use crate::agent::session::Side;
 use crate::agent::table_names::TableNames;
 use crate::agent::temporary;
 use crate::agent::untrusted_code::{self, Code, CodeFindings, find_in};
+use crate::agent::{catalogs, database_identity};
 use crate::catalog::split::Plan;
 use crate::catalog::{naming, trusted_owner};
 use crate::guc;

@@ -4,10 +4,8 @@
 
 use super::splits;
 use crate::catalog::caller::Caller;
-use crate::catalog::execution;
-use crate::catalog::guard_record;
-use crate::catalog::local;
-use crate::catalog::redirect;
+use crate::catalog::{execution, guard_record};
+use crate::catalog::{local, redirect};
 use crate::error::{Failure, SqlState, notice};
 use crate::majors;
 use crate::server::sql;

@@ -404,7 +404,6 @@ fn a_computed_column_references_what_is_there() {
 
 /// A foreign key that the source no longer has, or never had, is checked from then on.
 #[test]
-#[ignore = "make test-all: each step; make test has what_only_the_target_promises_is_refused"]
 fn a_foreign_key_of_the_target_alone_is_kept_by_each_step() {
     let cluster = cluster_of(
         &[],

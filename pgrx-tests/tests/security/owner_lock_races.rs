@@ -410,7 +410,6 @@ fn look_ups_read_under_the_lock() {
 }
 
 /// Rows of a copy that refer to a row that the origin has deleted are looked for.
-#[ignore = "make test-all: reference tables; make test has a_step_and_a_cutover_read_what_is_referenced_under_its_lock"]
 #[test]
 fn a_reference_table_is_followed_under_the_locks_of_what_refers_to_it() {
     let cluster = cluster(&[]);

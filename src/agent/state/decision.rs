@@ -6,10 +6,9 @@
 use super::{LONGEST, MANY, has};
 use crate::agent::error::{Result, SplitError};
 use crate::agent::session::Side;
-use crate::catalog::earlier_decisions;
-use crate::catalog::keyspace;
 use crate::catalog::shard_decision::Decision;
 use crate::catalog::split::Plan;
+use crate::catalog::{earlier_decisions, keyspace};
 use crate::clean;
 use crate::keys::key_type::KeyType;
 use crate::remote::Connection;

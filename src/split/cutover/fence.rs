@@ -5,8 +5,7 @@
 //! the connection, the server ends that transaction within the cutover's deadline, and with it the lock; so what is
 //! done under the fence is done in other sessions, and is valid only if the fence was still held afterwards.
 
-use crate::agent::blocking_session::OPEN_FOR;
-use crate::agent::blocking_session::SESSION;
+use crate::agent::blocking_session::{OPEN_FOR, SESSION};
 use crate::agent::error::{Result, SplitError};
 use crate::agent::session::{self, Side};
 use crate::agent::state::side::{SideChange, Version};

@@ -1,7 +1,6 @@
 //! What a cutover writes on the master while writers wait for it.
 
-use crate::agent::blocking_session::OPEN_FOR;
-use crate::agent::blocking_session::SESSION;
+use crate::agent::blocking_session::{OPEN_FOR, SESSION};
 use crate::agent::error::{Result, SplitError};
 use crate::server::sql;
 use crate::server::standby::{self, Standby};

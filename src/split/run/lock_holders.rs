@@ -1,8 +1,7 @@
 //! The holders of locks that a step waits for: a server's error for a lock that was not granted in time names neither
 //! the table nor the holder.
 
-use crate::agent::blocking_session::OPEN_FOR;
-use crate::agent::blocking_session::SESSION;
+use crate::agent::blocking_session::{OPEN_FOR, SESSION};
 use crate::agent::catalogs;
 use crate::agent::error::{Result, SplitError};
 use crate::agent::session::{self, Side};
