@@ -5,9 +5,9 @@
 
 use super::error::{Result, SplitError};
 use super::session::Side;
-use super::state::redirect::{self, Redirect};
+use super::state::key_list::{self, KeyList};
 use super::state::side::SideState;
-use super::state::{self, LONGEST, MANY, decision};
+use super::state::{self, LONGEST, MANY, decision, is_gone};
 use crate::agent::state::moved_keys;
 use crate::catalog::outdated;
 use crate::catalog::redirect::RedirectOwner;
@@ -37,13 +37,21 @@ const NEITHER: &str = "neither";
 /// Where the keys of a decision are read.
 enum DecisionKeys {
     Side(Strategy),
-    Left(Redirect),
+    Left(KeyList),
     Noted,
     Earlier,
 }
 
 /// Returns the decisions that the shard knows and this master does not, each once, with their keys.
 pub fn unknown(connection: &mut Connection, shard: &Shard) -> Result<Vec<Decision>> {
+    match read_unknown(connection, shard) {
+        // The last keys of a redirect, or a side, were removed by another session just now.
+        Err(SplitError::Remote(error)) if is_gone(&error) => read_unknown(connection, shard),
+        unknown => unknown,
+    }
+}
+
+fn read_unknown(connection: &mut Connection, shard: &Shard) -> Result<Vec<Decision>> {
     let mut unknown: Vec<Decision> = Vec::new();
     for (mut decision, keys) in unknown_heads(connection, shard)? {
         decision.keys = match keys {
@@ -130,7 +138,7 @@ fn names(scope: &Scope) -> Vec<String> {
 /// Returns the decisions of what its redirects still refuse.
 fn of_redirects(connection: &mut Connection, shard: &Shard) -> Result<Vec<(Decision, Option<DecisionKeys>)>> {
     let mut found = Vec::new();
-    for redirect in redirect::all(connection)?.into_iter().filter(|r| r.namespace == shard.namespace) {
+    for redirect in key_list::redirects(connection)?.into_iter().filter(|r| r.namespace == shard.namespace) {
         for moved in moved_keys::decisions(connection, &redirect)? {
             let decision = Decision {
                 keyspace: clean::message(&redirect.keyspace),

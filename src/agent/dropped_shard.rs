@@ -4,7 +4,7 @@ use crate::agent::error::{Result, SplitError};
 use crate::agent::state;
 use crate::agent::state::reference_ended;
 use crate::agent::state::{decision, master};
-use crate::agent::state::{moved_keys, redirect};
+use crate::agent::state::{key_list, moved_keys};
 use crate::agent::{schema, session};
 use crate::catalog::shard::Shard;
 use crate::catalog::split;
@@ -31,7 +31,9 @@ pub fn leave(shard: &Shard) -> Result<Vec<i64>> {
         reference_ended::forget(connection, &shard.namespace)
     })?;
     let mut redirected = Vec::new();
-    for redirect in redirect::all(&mut connection)?.iter().filter(|one| one.namespace == shard.namespace) {
+    for redirect in
+        key_list::redirects(&mut connection)?.iter().filter(|one| one.namespace == shard.namespace)
+    {
         redirected.extend(moved_keys::splits(&mut connection, redirect)?.into_iter().map(|(split, _)| split));
     }
     Ok(redirected)

@@ -18,8 +18,7 @@ fn bootstrap_in(mode: &str) -> String {
     let made = [
         include_str!("../../sql/agent/bootstrap.sql"),
         decision::TABLE,
-        include_str!("../../sql/agent/redirect.sql"),
-        include_str!("../../sql/agent/standing.sql"),
+        include_str!("../../sql/agent/key_list.sql"),
         include_str!("../../sql/agent/lookup.sql"),
     ]
     .concat();
@@ -92,8 +91,7 @@ pub fn is_used(connection: &mut Connection, beside: Option<(i64, Side)>) -> Resu
     });
     let used = connection.run(&format!(
         "SELECT EXISTS (SELECT 1 FROM shardmaster_agent.side WHERE {other})
-             OR EXISTS (SELECT 1 FROM shardmaster_agent.redirect)
-             OR EXISTS (SELECT 1 FROM shardmaster_agent.standing) OR EXISTS (SELECT 1 FROM shardmaster_agent.lookup)
+             OR EXISTS (SELECT 1 FROM shardmaster_agent.key_list) OR EXISTS (SELECT 1 FROM shardmaster_agent.lookup)
              OR EXISTS (SELECT 1 FROM shardmaster_agent.reference_origin)
              OR EXISTS (SELECT 1 FROM shardmaster_agent.reference_copy)",
     ));

@@ -3,8 +3,8 @@
 use crate::agent::check::{ShardFinding, found};
 use crate::agent::error::{Result, SplitError};
 use crate::agent::session;
-use crate::agent::state::key_guard as state;
-use crate::agent::state::key_guard::KeyGuard;
+use crate::agent::state::is_gone;
+use crate::agent::state::key_list::{self, KeyList};
 use crate::catalog::database_location::Sameness;
 use crate::catalog::guard_record;
 use crate::catalog::guard_record::GuardRecord;
@@ -23,6 +23,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(10);
 
 const UNKNOWN: &str = "shard_guard_install() lists there what this master routes to it, and shard_cleanup() removes the guard. Until then keys that are not on its list are refused.";
 const ASLEEP: &str = "Run ALTER TABLE ... ENABLE ALWAYS TRIGGER for each. Then shard_misplaced() finds the rows they let pass, and shard_split_diagnose() those of an open split.";
+const MISSING: &str = "it does not exist";
 const AGAIN: &str = "Call shard_guard_install() again, or shard_guard_remove().";
 
 /// Returns a finding for each guard, and none if the shard does not answer.
@@ -56,8 +57,8 @@ fn asleep(session: &mut Connection) -> Result<Option<ShardFinding>> {
 }
 
 fn look(session: &mut Connection, shard: &Shard) -> Result<Vec<ShardFinding>> {
-    let there: Vec<KeyGuard> =
-        state::all(session)?.into_iter().filter(|guard| guard.namespace == shard.namespace).collect();
+    let there: Vec<KeyList> =
+        key_list::guards(session)?.into_iter().filter(|guard| guard.namespace == shard.namespace).collect();
     let known = guard_record::keyspaces_of_shard(&shard.shard_key);
     let keyspaces: BTreeSet<String> = there.iter().map(|guard| guard.keyspace.clone()).chain(known).collect();
     let mut all = Vec::new();
@@ -69,7 +70,7 @@ fn look(session: &mut Connection, shard: &Shard) -> Result<Vec<ShardFinding>> {
         let item = clean::printable(&format!("guard of keyspace \"{keyspace}\""));
         all.push(match (there, known) {
             (Some(_), None) => found(&item, false, "this master does not know it".to_owned(), UNKNOWN),
-            (None, Some(_)) => found(&item, false, "it does not exist".to_owned(), AGAIN),
+            (None, Some(_)) => found(&item, false, MISSING.to_owned(), AGAIN),
             (Some(there), Some(known)) => compared(session, shard, &item, there, &known)?,
             // The guard was abandoned, and does not exist.
             (None, None) => continue,
@@ -82,10 +83,14 @@ fn compared(
     session: &mut Connection,
     shard: &Shard,
     item: &str,
-    there: &KeyGuard,
+    there: &KeyList,
     known: &GuardRecord,
 ) -> Result<ShardFinding> {
-    let rows = session.run(&format!("SELECT count(*) FROM {}", there.table()))?;
+    let rows = match session.run(&format!("SELECT count(*) FROM {}", there.table())) {
+        // Another session has removed it just now.
+        Err(error) if is_gone(&error) => return Ok(found(item, false, MISSING.to_owned(), AGAIN)),
+        rows => rows?,
+    };
     let entries = number::count(session.shard(), "the number of entries on a guard's list", rows.scalar())?;
     let guarded: BTreeSet<(String, String)> = triggers::guarded_tables(session, there)?.into_iter().collect();
     let named = |table: &&String| TableName::of(table).on(&shard.namespace);

@@ -19,8 +19,8 @@ mod shared;
 
 use crate::agent::error::{Result, SplitError};
 use crate::agent::one_database::shares_locks;
-use crate::agent::state::key_guard::KeyGuard;
-use crate::agent::state::{key_guard as state, master};
+use crate::agent::state::key_list::{self, KeyList, ListMode};
+use crate::agent::state::{allowed_keys, master};
 use crate::agent::{key_guard, schema, session};
 use crate::catalog::database_location::Sameness;
 use crate::catalog::guard_record;
@@ -126,14 +126,14 @@ fn make(guard: &GuardRecord, shard: &Shard, keyspace: &Keyspace) -> Result<bool>
     master::insert(&mut session, &identity)?;
     master::check(&mut session, &identity)?;
     let place = [shard.namespace.as_str(), keyspace.name.as_str(), shard.shard_key.as_str()];
-    state::insert(&mut session, place, keyspace.strategy)?;
+    key_list::insert(&mut session, ListMode::Allow, place, keyspace.strategy)?;
     let there = there(&mut session, shard, keyspace)?;
     if there.shard != shard.shard_key {
         require_own(&mut session, shard, &there)?;
-        state::rename(&mut session, &there, &shard.shard_key)?;
+        key_list::rename(&mut session, &there, &shard.shard_key)?;
     }
     if let Some(first) = tables.first() {
-        state::create_list(&mut session, &there, &first.column)?;
+        key_list::create_entries(&mut session, &there, &first.column)?;
     }
     schema::commit(&mut session)?;
     guard_record::set_stage(guard, GuardStage::Made, None);
@@ -150,20 +150,20 @@ fn drop_unfit(
     tables: &GuardedTables,
 ) -> Result<()> {
     let Some(first) = tables.first() else { return Ok(()) };
-    let Some(there) = state::find(session, &shard.namespace, &keyspace.name)? else { return Ok(()) };
-    state::require_same(&there, keyspace.strategy)?;
-    if state::list_fits(session, &there, &first.column)? {
+    let Some(there) = key_list::find_guard(session, &shard.namespace, &keyspace.name)? else { return Ok(()) };
+    allowed_keys::require_same(&there, keyspace.strategy)?;
+    if allowed_keys::list_fits(session, &there, &first.column)? {
         return Ok(());
     }
     if there.shard != shard.shard_key {
         require_own(session, shard, &there)?;
     }
-    install::drop_standing(session, &there)
+    install::drop_key_guard(session, &there)
 }
 
 /// Requires that the guard may be dropped. If the guard belongs to the same place under another name, it is removed
 /// under that name; a copy of another shard, or a shard with a new name, takes it over.
-fn require_own(session: &mut Connection, shard: &Shard, there: &KeyGuard) -> Result<()> {
+fn require_own(session: &mut Connection, shard: &Shard, there: &KeyList) -> Result<()> {
     let Some(guard) = guard_record::lock(&there.keyspace, &there.shard) else { return Ok(()) };
     let is_it = match guard.is_at(shard) {
         Sameness::Same => true,
@@ -173,10 +173,10 @@ fn require_own(session: &mut Connection, shard: &Shard, there: &KeyGuard) -> Res
     if is_it { Err(error::other_name(&shard.shard_key, &there.shard).into()) } else { Ok(()) }
 }
 
-fn there(session: &mut Connection, shard: &Shard, keyspace: &Keyspace) -> Result<KeyGuard> {
-    let found = state::find(session, &shard.namespace, &keyspace.name)?;
+fn there(session: &mut Connection, shard: &Shard, keyspace: &Keyspace) -> Result<KeyList> {
+    let found = key_list::find_guard(session, &shard.namespace, &keyspace.name)?;
     let found = found.ok_or_else(|| error::gone(&shard.shard_key, &keyspace.name))?;
-    state::require_same(&found, keyspace.strategy)?;
+    allowed_keys::require_same(&found, keyspace.strategy)?;
     Ok(found)
 }
 
@@ -201,7 +201,7 @@ fn list(guard: &GuardRecord, shard: &Shard, keyspace: &Keyspace) -> Result<bool>
     names.extend(routed.iter().cloned());
     let there = there(&mut session, shard, keyspace)?;
     session.run("BEGIN")?;
-    state::add(&mut session, &there, &names, keyspace.key_type)?;
+    key_guard::add(&mut session, &there, &names, keyspace.key_type)?;
     session.run("COMMIT")?;
     let is_whole = most.is_none_or(|most| (routed.len() as i64) < most);
     if is_whole {
@@ -260,14 +260,14 @@ fn fit(guard: &GuardRecord, shard: &Shard, keyspace: &Keyspace) -> Result<bool> 
         told(guard, "stands");
         return Ok(false);
     };
-    if !state::list_fits(&mut session, &there, column)? {
+    if !allowed_keys::list_fits(&mut session, &there, column)? {
         return Err(error::other_list(&shard.shard_key, name, &column.type_name).into());
     }
     session.run("BEGIN")?;
     schema::bootstrap(&mut session)?;
-    key_guard::write_look_up(&mut session, &there, column)?;
+    key_guard::write_allowed(&mut session, &there, column)?;
     session.run("COMMIT")?;
-    triggers::install_standing(&mut session, &there, shape, column)?;
+    triggers::install_key_guard(&mut session, &there, &[(shape, column)], || Ok(()))?;
     guard_record::set_stage(guard, GuardStage::Fitting, Some(name));
     reach(points::FITTED)?;
     Ok(true)
@@ -275,8 +275,8 @@ fn fit(guard: &GuardRecord, shard: &Shard, keyspace: &Keyspace) -> Result<bool> 
 
 fn remove(guard: &GuardRecord, shard: &Shard) -> Result<bool> {
     let mut session = open(shard)?;
-    if let Some(there) = state::find(&mut session, &shard.namespace, &guard.keyspace)? {
-        install::drop_standing(&mut session, &there)?;
+    if let Some(there) = key_list::find_guard(&mut session, &shard.namespace, &guard.keyspace)? {
+        install::drop_key_guard(&mut session, &there)?;
     }
     reach(points::REMOVED)?;
     guard_record::delete(&guard.keyspace, &guard.shard_key);

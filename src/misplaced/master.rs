@@ -4,7 +4,7 @@
 use super::error;
 use crate::agent::error::SplitError;
 use crate::agent::session;
-use crate::agent::state::{self, master, moved_keys, redirect, side};
+use crate::agent::state::{self, key_list, master, moved_keys, side};
 use crate::catalog::caller::Caller;
 use crate::catalog::{shard, split};
 use crate::error::Failure;
@@ -32,7 +32,7 @@ fn look(connection: &mut Connection) -> Result<Option<i64>, SplitError> {
     }
     master::check(connection, &split::identity())?;
     let mut splits: Vec<i64> = side::all(connection)?.into_iter().map(|side| side.id).collect();
-    for redirect in redirect::all(connection)? {
+    for redirect in key_list::redirects(connection)? {
         splits.extend(moved_keys::splits(connection, &redirect)?.into_iter().map(|(split, _)| split));
     }
     Ok(split::unknown_of(&splits))

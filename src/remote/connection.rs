@@ -338,7 +338,7 @@ impl Connection {
     }
 
     /// Whether a transaction is open, including one that an error has aborted.
-    pub(super) fn is_in_transaction(&self) -> bool {
+    pub fn is_in_transaction(&self) -> bool {
         // SAFETY: the connection is live.
         let status = unsafe { pq::PQtransactionStatus(self.raw.as_ptr()) };
         matches!(

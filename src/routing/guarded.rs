@@ -3,8 +3,9 @@
 //! was told and gets nothing after all admits a key too many, which is harmless.
 
 use crate::agent::error::{Result, SplitError};
+use crate::agent::key_guard;
 use crate::agent::session;
-use crate::agent::state::{key_guard, master};
+use crate::agent::state::master;
 use crate::catalog::guard_record;
 use crate::catalog::guard_record::GuardRecord;
 use crate::catalog::keyspace::LockedKeyspace;

@@ -7,9 +7,9 @@ use crate::agent::session::Side;
 use crate::agent::session_hash::AGENT;
 use crate::agent::shape::{Column, TableShape};
 use crate::agent::state::epoch;
+use crate::agent::state::key_list::{self, KeyList, ListMode};
 use crate::agent::state::moved_keys::{self, MovedFacts, WhoseEntries};
-use crate::agent::state::redirect::{self as redirects, Redirect};
-use crate::agent::{key_probe, schema, seen};
+use crate::agent::{key_guard, schema, seen};
 use crate::catalog::redirect::RedirectOwner;
 use crate::catalog::split::Plan;
 use crate::error::SqlState;
@@ -21,7 +21,7 @@ use crate::split::table::triggers;
 /// Returns the routing version with which a plan's keys have left, if the source's redirect knows them.
 pub fn known_version(source: &mut Connection, plan: &Plan) -> Result<Option<i64>> {
     let entries = plan.scope.strategy();
-    match redirects::find(source, &plan.source.namespace, &plan.keyspace, entries)? {
+    match key_list::find_redirect(source, &plan.source.namespace, &plan.keyspace, entries)? {
         Some(redirect) => moved_keys::version(source, &redirect, &plan.token),
         None => Ok(None),
     }
@@ -52,7 +52,7 @@ pub fn install(source: &mut Connection, plan: &Plan, generation: i64, version: i
     let redirect = enter(source, plan, generation, version, &columns)?;
     reach(injection_points::FINISH_ENTERED)?;
     let Some(redirect) = redirect else { return Ok(()) };
-    triggers::install_redirect(source, &redirect, &tables, || Ok(reach(injection_points::FINISH_TRIGGER)?))
+    triggers::install_key_guard(source, &redirect, &tables, || Ok(reach(injection_points::FINISH_TRIGGER)?))
 }
 
 /// Enters, in one transaction, the redirect, what has left, and the look-ups that know it. Returns None if the source
@@ -63,7 +63,7 @@ fn enter(
     generation: i64,
     version: i64,
     columns: &[&Column],
-) -> Result<Option<Redirect>> {
+) -> Result<Option<KeyList>> {
     let Some(first) = columns.first() else { return Ok(None) };
     epoch::begin_as(source, plan.id, Side::Source, generation)?;
     schema::bootstrap(source)?;
@@ -73,25 +73,26 @@ fn enter(
     if let Some(functions) = plan.scope.functions(AGENT) {
         source.run(&functions)?;
     }
-    key_probe::write(source, &redirect, columns)?;
+    key_guard::write_denied(source, &redirect, columns)?;
     schema::commit(source)?;
     Ok(Some(redirect))
 }
 
 /// Returns the plan's redirect, and creates it if there is none. The caller holds the bootstrap's lock.
-fn ensure(source: &mut Connection, plan: &Plan, column: &Column) -> Result<Redirect> {
+fn ensure(source: &mut Connection, plan: &Plan, column: &Column) -> Result<KeyList> {
     let entries = plan.scope.strategy();
     let (namespace, keyspace) = (&plan.source.namespace, &plan.keyspace);
-    redirects::insert(source, namespace, keyspace, entries)?;
-    let found = redirects::find(source, namespace, keyspace, entries)?;
+    let place = [namespace.as_str(), keyspace, &plan.source.shard_key];
+    key_list::insert(source, ListMode::Deny, place, entries)?;
+    let found = key_list::find_redirect(source, namespace, keyspace, entries)?;
     let redirect = found.ok_or_else(|| SplitError::Retry("the redirect of the source".into()))?;
-    moved_keys::create(source, &redirect, column)?;
+    key_list::create_entries(source, &redirect, column)?;
     Ok(redirect)
 }
 
 /// Removes what returns from a redirect, in the open transaction that admits clients here. The look-ups stay as they
 /// are: they admit what is not in the table.
-pub fn release(connection: &mut Connection, redirect: &Redirect, plan: &Plan) -> Result<()> {
+pub fn release(connection: &mut Connection, redirect: &KeyList, plan: &Plan) -> Result<()> {
     moved_keys::take_out(connection, redirect, &plan.scope, plan.key_type, WhoseEntries::Anybody)
 }
 
@@ -119,7 +120,7 @@ pub fn end(
     ending: &RedirectEnding<'_>,
     commit: Commit<'_>,
 ) -> Result<bool> {
-    for redirect in redirects::all(connection)? {
+    for redirect in key_list::redirects(connection)? {
         if moved_keys::count(connection, &redirect, WhoseEntries::Split(by))? > 0 {
             take_out(connection, &redirect, by, ending)?;
             if !commit(connection)? {
@@ -135,7 +136,7 @@ pub fn end(
 /// Removes entries in a transaction, which stays open.
 fn take_out(
     connection: &mut Connection,
-    redirect: &Redirect,
+    redirect: &KeyList,
     by: RedirectOwner<'_>,
     ending: &RedirectEnding<'_>,
 ) -> Result<()> {
@@ -148,38 +149,40 @@ fn take_out(
             moved_keys::take_out(connection, redirect, &back, *key_type, WhoseEntries::Split(by))?;
         }
     }
-    key_probe::write(connection, redirect, &[])
+    key_guard::write_denied(connection, redirect, &[])
 }
 
 /// Drops the redirects that refuse nothing any more.
 pub fn tidy_all(connection: &mut Connection) -> Result<()> {
-    redirects::all(connection)?.iter().try_for_each(|redirect| tidy(connection, redirect))
+    key_list::redirects(connection)?.iter().try_for_each(|redirect| tidy(connection, redirect))
 }
 
 /// Makes the look-ups forget the keys that a split has brought here, after it is finished.
 pub fn forget_released(connection: &mut Connection, plan: &Plan) -> Result<()> {
     let entries = plan.scope.strategy();
-    let Some(redirect) = redirects::find(connection, &plan.target.namespace, &plan.keyspace, entries)? else {
+    let Some(redirect) =
+        key_list::find_redirect(connection, &plan.target.namespace, &plan.keyspace, entries)?
+    else {
         return Ok(());
     };
     connection.run("BEGIN")?;
     schema::bootstrap(connection)?;
     // Another session may have ended it meanwhile.
     if moved_keys::exists(connection, &redirect)? {
-        key_probe::write(connection, &redirect, &[])?;
+        key_guard::write_denied(connection, &redirect, &[])?;
     }
     connection.run("COMMIT")?;
     tidy(connection, &redirect)
 }
 
 /// Drops a redirect that refuses nothing any more.
-pub fn tidy(connection: &mut Connection, redirect: &Redirect) -> Result<()> {
+pub fn tidy(connection: &mut Connection, redirect: &KeyList) -> Result<()> {
     if !moved_keys::exists(connection, redirect)?
         || moved_keys::count(connection, redirect, WhoseEntries::Anybody)? > 0
     {
         return Ok(());
     }
-    match triggers::drop_redirect(connection, redirect) {
+    match triggers::drop_key_guard(connection, redirect, &moved_keys::require_empty(redirect)) {
         // Keys have left meanwhile, or another session was faster.
         Err(SplitError::Remote(error)) if error.is("55006") || error.is("42P01") => return Ok(()),
         other => other?,
@@ -187,18 +190,15 @@ pub fn tidy(connection: &mut Connection, redirect: &Redirect) -> Result<()> {
     schema::remove(connection, |connection| drop_objects(connection, redirect))
 }
 
-fn drop_objects(connection: &mut Connection, redirect: &Redirect) -> Result<()> {
+fn drop_objects(connection: &mut Connection, redirect: &KeyList) -> Result<()> {
     if !moved_keys::exists(connection, redirect)? {
         return Ok(());
     }
     moved_keys::lock(connection, redirect)?;
     if moved_keys::count(connection, redirect, WhoseEntries::Anybody)? > 0
-        || triggers::has_redirect(connection, redirect)?
+        || triggers::has_key_guard(connection, redirect)?
     {
         return Ok(());
     }
-    key_probe::drop(connection, redirect)?;
-    moved_keys::drop(connection, redirect)?;
-    connection.run(&redirects::delete(redirect))?;
-    Ok(())
+    key_guard::drop_objects(connection, redirect)
 }

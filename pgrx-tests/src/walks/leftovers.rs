@@ -24,7 +24,7 @@ pub fn of_splits(found: &[String]) -> Vec<&String> {
         let kept = ["redirect", "left_", "may_have_left_", "redirected_", "master", "side", "generation"];
         let shared =
             ["made", "session", "progress", "consumed", "lease", "overflow", "is_mover", "shard_for"];
-        let shared = shared.iter().chain(&["standing", "lookup", "reference_"]);
+        let shared = shared.iter().chain(&["key_list", "key_guard", "lookup", "reference_"]);
         let name = line.split_whitespace().nth(1).unwrap_or_default();
         kept.iter().chain(shared).any(|known| name.contains(known)) || is_hash_helper(name)
     };

@@ -482,7 +482,7 @@ fn what_no_rollback_undoes_is_no_part_of_a_transaction() {
         assert_eq!(refused(&mut master, &format!("BEGIN; SELECT {call}")), "25001", "{call}");
         master.batch_execute("ROLLBACK").unwrap();
     }
-    let redirects = "SELECT count(*) FROM shardmaster_agent.redirect";
+    let redirects = "SELECT count(*) FROM shardmaster_agent.key_list";
     let mut source = cluster.servers[0].superuser(DATABASE).unwrap();
     assert_eq!(source.query_one(redirects, &[]).unwrap().get::<_, i64>(0), 1);
     split.drop_guard().unwrap();

@@ -3,6 +3,8 @@
 
 use postgres::Client;
 use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE, OWNER, wait_healthy};
+use shardmaster_tests::fixture::{self, by_superuser, finished, insert, source};
+use shardmaster_tests::key_guards::{each, install, tried};
 use shardmaster_tests::server::Server;
 use shardmaster_tests::split::Split;
 use std::collections::BTreeMap;
@@ -158,4 +160,113 @@ fn an_update_in_the_middle_of_splits_loses_nothing() {
     complete(&cluster, &waits, "waits");
     wait_healthy(&mut master).unwrap();
     assert!(version(&mut master).0);
+}
+
+/// Makes a shard's lists of keys those of version 0.1, which had a table for redirects and one for key guards.
+const OLD_LISTS: &str = r#"
+    DROP TABLE IF EXISTS shardmaster_agent.redirect, shardmaster_agent.standing;
+    CREATE TABLE shardmaster_agent.redirect (
+        id int PRIMARY KEY GENERATED ALWAYS AS IDENTITY, namespace text NOT NULL, keyspace text NOT NULL,
+        entries text NOT NULL, version bigint NOT NULL DEFAULT 0, UNIQUE (namespace, keyspace, entries));
+    CREATE TABLE shardmaster_agent.standing (
+        id int PRIMARY KEY GENERATED ALWAYS AS IDENTITY, namespace text NOT NULL, keyspace text NOT NULL,
+        entries text NOT NULL, shard text NOT NULL, version bigint NOT NULL DEFAULT 0, UNIQUE (namespace, keyspace));
+    DO $own$
+    DECLARE
+        owner regrole := (SELECT nspowner FROM pg_namespace WHERE nspname = 'shardmaster_agent');
+    BEGIN
+        EXECUTE format('ALTER TABLE shardmaster_agent.redirect OWNER TO %s', owner);
+        EXECUTE format('ALTER TABLE shardmaster_agent.standing OWNER TO %s', owner);
+    END $own$;
+    INSERT INTO shardmaster_agent.redirect OVERRIDING SYSTEM VALUE
+    SELECT id, namespace, keyspace, entries, version FROM shardmaster_agent.key_list WHERE mode = 'deny';
+    INSERT INTO shardmaster_agent.standing OVERRIDING SYSTEM VALUE
+    SELECT id, namespace, keyspace, entries, shard, version FROM shardmaster_agent.key_list WHERE mode = 'allow';
+    DO $old$
+    DECLARE
+        one record;
+    BEGIN
+        FOR one IN SELECT pg_get_functiondef(p.oid) AS text FROM pg_proc p
+                    WHERE p.pronamespace = 'shardmaster_agent'::regnamespace AND p.prosrc ~ 'shardmaster_agent.key_list' LOOP
+            EXECUTE regexp_replace(regexp_replace(one.text,
+                'key_list (r\s+WHERE) r.mode OPERATOR\(pg_catalog.=\) ''deny'' AND', 'redirect \1'),
+                'key_list (g\s+WHERE) g.mode OPERATOR\(pg_catalog.=\) ''allow'' AND', 'standing \1');
+        END LOOP;
+        FOR one IN SELECT f.name FROM (VALUES ('redirect'), ('standing')) f (name) LOOP
+            EXECUTE format('CREATE OR REPLACE FUNCTION shardmaster_agent.%I() RETURNS trigger LANGUAGE plpgsql AS
+                                $$ BEGIN RETURN NULL; END $$', one.name);
+        END LOOP;
+        FOR one IN SELECT t.tgname, t.tgrelid::regclass AS relation, pg_get_triggerdef(t.oid) AS text FROM pg_trigger t
+                    WHERE t.tgfoid = 'shardmaster_agent.key_guard()'::regprocedure AND t.tgparentid = 0 LOOP
+            EXECUTE format('DROP TRIGGER %I ON %s', one.tgname, one.relation);
+            EXECUTE replace(one.text, 'shardmaster_agent.key_guard()',
+                            CASE WHEN one.tgname ~ 'redirect' THEN 'shardmaster_agent.redirect()'
+                                 ELSE 'shardmaster_agent.standing()' END);
+            EXECUTE format('ALTER TABLE %s ENABLE ALWAYS TRIGGER %I', one.relation, one.tgname);
+        END LOOP;
+    END $old$;
+    DROP TABLE shardmaster_agent.key_list;
+    DROP FUNCTION shardmaster_agent.key_guard();
+    DELETE FROM shardmaster_agent.made"#;
+
+/// A shard with a redirect and a key guard of version 0.1 refuses, admits and forgets as before: when a key comes to
+/// the guard, when one comes back by a cutover that began before the update, and when more keys leave.
+#[test]
+fn lists_of_keys_of_the_previous_version_are_taken_over() {
+    let cluster = fixture::cluster(&[]);
+    let mut master = cluster.superuser().unwrap();
+    install(&cluster, "shard_a", "default");
+    finished(&fixture::plan(&cluster));
+    by_superuser(&cluster, 0, OLD_LISTS);
+    let repeatable =
+        |statement: String| format!("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ; {statement}");
+    let refuses = |new: &str| {
+        let mut client = fixture::client(&cluster);
+        for (tenant, wanted) in [("moves", "SM001"), ("nobody", "SM001"), ("stays", "ok"), ("new", new)] {
+            assert_eq!(tried(&mut client, &insert(tenant, 9001)), wanted, "{tenant}");
+            assert_eq!(
+                tried(&mut client, &repeatable(insert(tenant, 9001))),
+                wanted,
+                "{tenant}, repeatable read"
+            );
+        }
+    };
+    refuses("SM001");
+    // A transaction that has begun before is not refused for what it cannot see.
+    let mut early = [fixture::client(&cluster), fixture::client(&cluster)];
+    for early in &mut early {
+        early.batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1").unwrap();
+    }
+    master.batch_execute("SELECT shard_assign('new', 'shard_a')").unwrap();
+    for (early, tenant) in early.iter_mut().zip(["new", "moves"]) {
+        assert_eq!(fixture::outcome(early, &insert(tenant, 9001)), "40001", "{tenant}");
+    }
+    refuses("ok");
+    // More keys leave, and the first ones come back. The cutover began before the update.
+    by_superuser(&cluster, 0, OLD_LISTS);
+    let more = Split::plan(&cluster, "shard_a", "shard_b", &["new"]).unwrap();
+    finished(&more);
+    refuses("SM001");
+    let back = Split::plan(&cluster, "shard_b", "shard_a", &["moves"]).unwrap();
+    back.call("start_dual_write").unwrap();
+    back.call("run_backfill").unwrap();
+    back.wait("cutover_pending", LIMIT).unwrap();
+    by_superuser(&cluster, 0, OLD_LISTS);
+    back.run(|_| ()).unwrap();
+    let mut client = fixture::client(&cluster);
+    assert_eq!(tried(&mut client, &insert("moves", 9001)), "ok");
+    assert_eq!(tried(&mut client, &insert("new", 9001)), "SM001");
+    assert_eq!(tried(&mut client, &insert("nobody", 9001)), "SM001");
+    back.finish(LIMIT).unwrap();
+    // The guard goes, and the redirect with its last key.
+    by_superuser(&cluster, 0, OLD_LISTS);
+    each(&mut master, &["CALL shard_guard_remove('shard_a')"]);
+    assert_eq!(tried(&mut client, &insert("nobody", 9001)), "ok");
+    assert_eq!(tried(&mut client, &insert("new", 9001)), "SM001");
+    more.drop_guard().unwrap();
+    assert_eq!(tried(&mut client, &insert("new", 9001)), "ok");
+    let left = "SELECT count(*) FROM pg_class
+                 WHERE relnamespace = 'shardmaster_agent'::regnamespace AND relkind = 'r'
+                   AND relname NOT IN ('master', 'decision', 'reference_ended')";
+    assert_eq!(source(&cluster).query_one(left, &[]).unwrap().get::<_, i64>(0), 0);
 }

@@ -194,7 +194,7 @@ fn a_key_that_is_assigned_away_while_its_redirect_ends_is_refused_as_before() {
     let split = plan(&cluster);
     finished(&split);
     let mut owner = source(&cluster);
-    let table = "SELECT format('shardmaster_agent.left_%s', id) FROM shardmaster_agent.redirect";
+    let table = "SELECT format('shardmaster_agent.left_%s', id) FROM shardmaster_agent.key_list";
     let table: String = owner.query_one(table, &[]).unwrap().get(0);
     owner.batch_execute(&format!("BEGIN; LOCK TABLE {table} IN SHARE MODE")).unwrap();
     let mut master = cluster.superuser().unwrap();
@@ -219,7 +219,7 @@ fn a_redirect_that_has_ended_unheard_is_not_told() {
     let split = plan(&stage.cluster);
     finished(&split);
     let mut owner = source(&stage.cluster);
-    let table = "SELECT format('shardmaster_agent.left_%s', id) FROM shardmaster_agent.redirect";
+    let table = "SELECT format('shardmaster_agent.left_%s', id) FROM shardmaster_agent.key_list";
     let table: String = owner.query_one(table, &[]).unwrap().get(0);
     stage.source.cut();
     let mut master = stage.cluster.superuser().unwrap();

@@ -255,7 +255,7 @@ fn a_guard_that_nobody_tells_anything_is_not_forgotten() {
             "DROP EXTENSION shardmaster",
         ],
     );
-    let left = "SELECT count(*) FROM shardmaster_agent.standing";
+    let left = "SELECT count(*) FROM shardmaster_agent.key_list";
     assert_eq!(source(&cluster).query_one(left, &[]).unwrap().get::<_, i64>(0), 1);
 }
 

@@ -10,6 +10,7 @@ use shardmaster_tests::fixture::{
 use shardmaster_tests::matrix::{AGENT_HAS_MORE, leftovers};
 use shardmaster_tests::split::Split;
 use shardmaster_tests::wait;
+use std::thread;
 
 fn agent_objects(cluster: &Cluster) -> (i64, i64) {
     let query = "SELECT (SELECT count(*) FROM pg_trigger WHERE tgname LIKE '%shardmaster%'),
@@ -95,6 +96,29 @@ fn a_stale_client_is_told_where_the_key_is() {
     ] {
         assert_eq!(outcome(&mut client, statement), "SM001", "{statement}");
     }
+}
+
+/// Another session ends a redirect after a check has listed it and before the check reads its keys.
+#[test]
+fn a_redirect_that_ends_meanwhile_stops_no_check() {
+    let cluster = cluster(&[]);
+    finished(&plan(&cluster));
+    let back = Split::plan(&cluster, "shard_b", "shard_a", &["moves"]).unwrap();
+    let mut other = source(&cluster);
+    let table = "SELECT format('shardmaster_agent.left_%s', id) FROM shardmaster_agent.key_list";
+    let table: String = other.query_one(table, &[]).unwrap().get(0);
+    other.batch_execute(&format!("BEGIN; LOCK TABLE {table} IN ACCESS EXCLUSIVE MODE")).unwrap();
+    let findings = thread::scope(|scope| {
+        let check = scope.spawn(|| back.findings());
+        let waits = format!(
+            "SELECT EXISTS (SELECT 1 FROM pg_locks WHERE relation = '{table}'::regclass AND NOT granted)"
+        );
+        wait::until_true(&mut source(&cluster), "the check to read the keys", LIMIT, &waits).unwrap();
+        let end = format!("DROP TABLE {table}; DELETE FROM shardmaster_agent.key_list; COMMIT");
+        other.batch_execute(&end).unwrap();
+        check.join().unwrap()
+    });
+    assert_eq!(findings.unwrap(), Vec::<String>::new());
 }
 
 /// The writer's settings do not affect the redirect: neither its search_path nor its own types, operators and

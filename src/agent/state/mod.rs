@@ -1,18 +1,18 @@
 //! The tables that a shard has in `shardmaster_agent` while a split uses it, one file for each: the meaning of their
 //! rows, and the only statements that read and write them.
 
+pub mod allowed_keys;
 pub mod changed;
 pub mod consumed;
 pub mod decision;
 pub mod epoch;
-pub mod key_guard;
+pub mod key_list;
 pub mod lease;
 pub mod master;
 pub mod moved_keys;
 pub mod overflow;
 pub mod progress;
 pub mod queue;
-pub mod redirect;
 pub mod reference;
 pub mod reference_ended;
 pub mod scope;

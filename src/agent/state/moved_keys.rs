@@ -3,8 +3,8 @@
 
 use crate::agent::error::Result;
 use crate::agent::shape::Column;
-use crate::agent::state::redirect::{self, Redirect};
-use crate::agent::state::{LONGEST, MANY, require_few, scope};
+use crate::agent::state::key_list::{self, KeyList};
+use crate::agent::state::{LONGEST, MANY, is_gone, require_few, scope};
 use crate::agent::types::TypeFamily;
 use crate::catalog::redirect::RedirectOwner;
 use crate::clean;
@@ -13,6 +13,7 @@ use crate::keys::key_type::KeyType;
 use crate::keys::ordered::Ordered;
 use crate::keys::scope::Scope;
 use crate::remote::quote::{array_literal, literal};
+use crate::remote::result::Rows;
 use crate::remote::{Connection, number};
 
 /// What is known of each entry.
@@ -35,60 +36,55 @@ fn key_type(column: &Column) -> &'static str {
     column.family().map_or("pg_catalog.text", |family: TypeFamily| family.compared_as())
 }
 
-/// Creates the table. Its keys are compared like those of the column.
-pub fn create(connection: &mut Connection, redirect: &Redirect, column: &Column) -> Result<()> {
-    let table = redirect.table();
-    let entry = scope::entry_columns(redirect.entries, key_type(column));
-    connection.run(&format!(
-        "CREATE TABLE IF NOT EXISTS {table} ({entry}, shard text NOT NULL, version bigint NOT NULL,
-             split_id bigint NOT NULL, token text NOT NULL, since timestamptz NOT NULL DEFAULT clock_timestamp())"
-    ))?;
-    if redirect.entries.order().is_some() {
-        connection
-            .run(&format!("CREATE INDEX IF NOT EXISTS left_{}_lower ON {table} (lower)", redirect.id))?;
-    }
-    Ok(())
-}
-
-pub fn exists(connection: &mut Connection, redirect: &Redirect) -> Result<bool> {
+pub fn exists(connection: &mut Connection, redirect: &KeyList) -> Result<bool> {
     let rows = connection.query("SELECT to_regclass($1)", &[Some(&redirect.table())])?;
     Ok(rows.scalar().is_some())
 }
 
 /// Locks the table: no key leaves or returns before the transaction ends, while writers only read. A session that only
 /// writes look-ups has the lock of `schema::bootstrap` and does not need this one.
-pub fn lock(connection: &mut Connection, redirect: &Redirect) -> Result<()> {
+pub fn lock(connection: &mut Connection, redirect: &KeyList) -> Result<()> {
     connection.run(&format!("LOCK TABLE {} IN SHARE ROW EXCLUSIVE MODE", redirect.table()))?;
     Ok(())
 }
 
+/// Returns the answer to a query for entries, or None if the table is gone: another session has ended the redirect
+/// since it was listed. In a transaction, which has failed then, that is an error.
+fn ask(connection: &mut Connection, query: &str, values: &[Option<&str>]) -> Result<Option<Rows>> {
+    match connection.query(query, values) {
+        Err(error) if is_gone(&error) && !connection.is_in_transaction() => Ok(None),
+        rows => Ok(Some(rows?)),
+    }
+}
+
 /// Counts entries, of one split or of all.
-pub fn count(connection: &mut Connection, redirect: &Redirect, of: WhoseEntries<'_>) -> Result<i64> {
-    let rows =
-        connection.run(&format!("SELECT count(*) FROM {} WHERE {}", redirect.table(), of.condition()))?;
+pub fn count(connection: &mut Connection, redirect: &KeyList, of: WhoseEntries<'_>) -> Result<i64> {
+    let query = format!("SELECT count(*) FROM {} WHERE {}", redirect.table(), of.condition());
+    let Some(rows) = ask(connection, &query, &[])? else { return Ok(0) };
     Ok(number::count(connection.shard(), "the number of keys that have left", rows.scalar())?)
 }
 
 /// Returns the routing version with which the keys of a split, or of its reverse split, have left. Returns None if
 /// they are not here.
-pub fn version(connection: &mut Connection, redirect: &Redirect, token: &str) -> Result<Option<i64>> {
-    let rows = connection
-        .query(&format!("SELECT max(version) FROM {} WHERE token = $1", redirect.table()), &[Some(token)])?;
-    Ok(rows.scalar().and_then(|version| version.parse().ok()))
+pub fn version(connection: &mut Connection, redirect: &KeyList, token: &str) -> Result<Option<i64>> {
+    let query = format!("SELECT max(version) FROM {} WHERE token = $1", redirect.table());
+    let rows = ask(connection, &query, &[Some(token)])?;
+    Ok(rows.and_then(|rows| rows.scalar()?.parse().ok()))
 }
 
 /// Returns the highest number of a split whose entries are here.
-pub fn highest_split(connection: &mut Connection, redirect: &Redirect) -> Result<Option<i64>> {
-    let rows = connection.run(&format!("SELECT max(split_id) FROM {}", redirect.table()))?;
-    Ok(rows.scalar().and_then(|id| id.parse().ok()))
+pub fn highest_split(connection: &mut Connection, redirect: &KeyList) -> Result<Option<i64>> {
+    let rows = ask(connection, &format!("SELECT max(split_id) FROM {}", redirect.table()), &[])?;
+    Ok(rows.and_then(|rows| rows.scalar()?.parse().ok()))
 }
 
 /// Returns the splits whose entries are here, with their tokens. An overlong token is truncated.
-pub fn splits(connection: &mut Connection, redirect: &Redirect) -> Result<Vec<(i64, String)>> {
-    let rows = connection.run(&format!(
+pub fn splits(connection: &mut Connection, redirect: &KeyList) -> Result<Vec<(i64, String)>> {
+    let query = format!(
         "SELECT DISTINCT split_id, left(token, {LONGEST}) FROM {} ORDER BY 1, 2 LIMIT {MANY} + 1",
         redirect.table()
-    ))?;
+    );
+    let rows = ask(connection, &query, &[])?.unwrap_or_default();
     require_few(connection, rows.rows.len())?;
     let splits = rows.pairs().filter_map(|(id, token)| Some((id.parse().ok()?, clean::message(&token))));
     Ok(splits.collect())
@@ -103,12 +99,13 @@ pub struct MovedDecision {
 }
 
 /// Returns the decisions by which the entries have left.
-pub fn decisions(connection: &mut Connection, redirect: &Redirect) -> Result<Vec<MovedDecision>> {
-    let rows = connection.run(&format!(
+pub fn decisions(connection: &mut Connection, redirect: &KeyList) -> Result<Vec<MovedDecision>> {
+    let query = format!(
         "SELECT split_id, left(token, {LONGEST}), max(version), left(max(shard), {LONGEST}) FROM {}
           GROUP BY split_id, token ORDER BY 3 DESC LIMIT {MANY}",
         redirect.table()
-    ))?;
+    );
+    let rows = ask(connection, &query, &[])?.unwrap_or_default();
     let decisions = rows.rows.into_iter().filter_map(|row| match row.as_slice() {
         [Some(id), Some(token), Some(version), Some(shard)] => Some(MovedDecision {
             split: id.parse().ok()?,
@@ -124,7 +121,7 @@ pub fn decisions(connection: &mut Connection, redirect: &Redirect) -> Result<Vec
 /// Returns the entries that a split has moved away and that the database still refuses. Returns None if there are
 /// none.
 pub fn all_of(connection: &mut Connection, by: RedirectOwner<'_>) -> Result<Option<Scope>> {
-    for redirect in redirect::all(connection)? {
+    for redirect in key_list::redirects(connection)? {
         if count(connection, &redirect, WhoseEntries::Split(by))? > 0 {
             return Ok(Some(of_split(connection, &redirect, by)?.0));
         }
@@ -135,7 +132,7 @@ pub fn all_of(connection: &mut Connection, by: RedirectOwner<'_>) -> Result<Opti
 /// Returns the entries that a split has moved away, and their new shard.
 pub fn of_split(
     connection: &mut Connection,
-    redirect: &Redirect,
+    redirect: &KeyList,
     by: RedirectOwner<'_>,
 ) -> Result<(Scope, String)> {
     let own = WhoseEntries::Split(by).condition();
@@ -145,19 +142,19 @@ pub fn of_split(
 }
 
 /// Returns all keys or buckets that have left.
-pub fn names(connection: &mut Connection, redirect: &Redirect) -> Result<Vec<String>> {
+pub fn names(connection: &mut Connection, redirect: &KeyList) -> Result<Vec<String>> {
     scope::names(connection, &redirect.table(), "true")
 }
 
 /// Returns all ranges that have left, in their order.
-pub fn ranges(connection: &mut Connection, redirect: &Redirect) -> Result<Vec<Interval>> {
+pub fn ranges(connection: &mut Connection, redirect: &KeyList) -> Result<Vec<Interval>> {
     scope::ranges(connection, &redirect.table(), "true")
 }
 
 /// Returns a number for each key for which a condition holds, by an expression over `key`.
 pub fn numbers(
     connection: &mut Connection,
-    redirect: &Redirect,
+    redirect: &KeyList,
     expression: &str,
     condition: &str,
 ) -> Result<Vec<usize>> {
@@ -186,7 +183,7 @@ pub(super) fn comparable(keys: &[String], key_type: Option<KeyType>) -> Vec<Stri
 /// Enters a scope, replacing what was known of it, in a transaction.
 pub fn enter(
     connection: &mut Connection,
-    redirect: &Redirect,
+    redirect: &KeyList,
     scope: &Scope,
     keys_are: Option<KeyType>,
     column: &Column,
@@ -204,7 +201,7 @@ pub fn enter(
     Ok(())
 }
 
-fn insert_named(redirect: &Redirect, names: &[String], key_type: &str, facts: &MovedFacts<'_>) -> String {
+fn insert_named(redirect: &KeyList, names: &[String], key_type: &str, facts: &MovedFacts<'_>) -> String {
     format!(
         "INSERT INTO {} (key, shard, version, split_id, token)
          SELECT key, {} FROM pg_catalog.unnest({}::{key_type}[]) key
@@ -219,7 +216,7 @@ fn insert_named(redirect: &Redirect, names: &[String], key_type: &str, facts: &M
 }
 
 /// Returns the statement that enters ranges. The facts are the last columns.
-fn insert_ranges(redirect: &Redirect, ranges: &[Interval], of: Ordered, facts: &str) -> String {
+fn insert_ranges(redirect: &KeyList, ranges: &[Interval], of: Ordered, facts: &str) -> String {
     let bound = |bound: &Option<String>| {
         bound
             .as_ref()
@@ -257,7 +254,7 @@ impl WhoseEntries<'_> {
 /// Removes a scope, in a transaction.
 pub fn take_out(
     connection: &mut Connection,
-    redirect: &Redirect,
+    redirect: &KeyList,
     scope: &Scope,
     keys_are: Option<KeyType>,
     of: WhoseEntries<'_>,
@@ -282,7 +279,7 @@ pub fn take_out(
 }
 
 /// Removes all that a split has entered, in a transaction.
-pub fn take_out_all(connection: &mut Connection, redirect: &Redirect, by: RedirectOwner<'_>) -> Result<()> {
+pub fn take_out_all(connection: &mut Connection, redirect: &KeyList, by: RedirectOwner<'_>) -> Result<()> {
     connection.run(&format!(
         "DELETE FROM {} WHERE {}",
         redirect.table(),
@@ -294,7 +291,7 @@ pub fn take_out_all(connection: &mut Connection, redirect: &Redirect, by: Redire
 /// Cuts ranges out of the rows that a condition selects; the parts of these outside stay.
 fn cut_out(
     connection: &mut Connection,
-    redirect: &Redirect,
+    redirect: &KeyList,
     of: Ordered,
     ranges: &[Interval],
     condition: &str,
@@ -317,7 +314,7 @@ fn cut_out(
 }
 
 /// Returns statements that lock the table and fail with 55006 unless it is empty.
-pub fn require_empty(redirect: &Redirect) -> String {
+pub fn require_empty(redirect: &KeyList) -> String {
     let table = redirect.table();
     format!(
         "LOCK TABLE {table} IN SHARE ROW EXCLUSIVE MODE;
@@ -327,9 +324,4 @@ pub fn require_empty(redirect: &Redirect) -> String {
              END IF;
          END $$; "
     )
-}
-
-pub fn drop(connection: &mut Connection, redirect: &Redirect) -> Result<()> {
-    connection.run(&format!("DROP TABLE {}", redirect.table()))?;
-    Ok(())
 }

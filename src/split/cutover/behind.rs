@@ -56,7 +56,7 @@ pub fn read(engine: &Engine, asked: &FenceQuestions, answers: CommitAnswers) -> 
     if let Some(heir) = of(1) {
         return Err(has_heir(engine, heir));
     }
-    let of_guards = last(&mut target, asked.guards.answers(), &engine.target)?;
+    let of_guards = last(&mut target, old_guards::GuardQuestions::ANSWERS, &engine.target)?;
     let guards = asked.guards.read(&engine.plan, &of_guards);
     let of_target = last(&mut target, of_sequences, &engine.target)?;
     Ok(FenceAnswers { source: of_source, target: of_target, guards, heard })

@@ -5,8 +5,7 @@ mod routes;
 
 use super::cleanup::routes::{ShardNames, ShardRoute};
 use crate::agent::error::{Result, SplitError};
-use crate::agent::state::key_guard::{self, KeyGuard};
-use crate::agent::state::redirect::{self as redirects, Redirect};
+use crate::agent::state::key_list::{self, KeyList};
 use crate::agent::state::side::{self, FoundSide};
 use crate::agent::state::{decision, is_gone, master, moved_keys, scope};
 use crate::agent::{self, session};
@@ -49,7 +48,7 @@ pub fn pass_numbers(connection: &mut Connection, shard: &Shard) -> Result<()> {
 /// Returns the highest number of a split that the shard knows.
 fn highest_number(connection: &mut Connection) -> Result<Option<i64>> {
     let mut highest = side::all(connection)?.into_iter().map(|side| side.id).max();
-    for redirect in redirects::all(connection)? {
+    for redirect in key_list::redirects(connection)? {
         highest = highest.max(moved_keys::highest_split(connection, &redirect)?);
     }
     Ok(highest.max(decision::highest_split(connection)?))
@@ -107,12 +106,12 @@ fn remove_orphans(connection: &mut Connection, shard: &Shard) -> Result<(Removed
         install::drop_side(connection, found.id, found.side)?;
         removed.push((object, "removed".to_owned()));
     }
-    for redirect in redirects::all(connection)? {
+    for redirect in key_list::redirects(connection)? {
         remove_from_redirect(connection, &mut names, &mut copies, &redirect, &mut removed)?;
     }
-    for guard in key_guard::all(connection)? {
+    for guard in key_list::guards(connection)? {
         if !is_known(connection, shard, &mut copies, &guard) {
-            install::drop_standing(connection, &guard)?;
+            install::drop_key_guard(connection, &guard)?;
             removed.push((format!("guard of keyspace {}", guard.keyspace), "removed".to_owned()));
         }
     }
@@ -121,7 +120,7 @@ fn remove_orphans(connection: &mut Connection, shard: &Shard) -> Result<(Removed
 
 /// Whether this master tells the guard of new keys there, under any name of the shard, or may do so: if two addresses
 /// are perhaps one place, they are not asked. A copy's guard is told nothing.
-fn is_known(connection: &mut Connection, shard: &Shard, copies: &mut Copies<'_>, guard: &KeyGuard) -> bool {
+fn is_known(connection: &mut Connection, shard: &Shard, copies: &mut Copies<'_>, guard: &KeyList) -> bool {
     let there = Shard { namespace: guard.namespace.clone(), ..shard.clone() };
     let known = guard_record::of_keyspace(&guard.keyspace);
     known.iter().any(|one| {
@@ -138,7 +137,7 @@ fn remove_from_redirect(
     connection: &mut Connection,
     names: &mut ShardNames,
     copies: &mut Copies<'_>,
-    redirect: &Redirect,
+    redirect: &KeyList,
     removed: &mut Removed,
 ) -> Result<()> {
     for (id, token) in moved_keys::splits(connection, redirect)? {

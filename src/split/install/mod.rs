@@ -11,10 +11,10 @@ use crate::agent::session::{self, Side};
 use crate::agent::session_hash::AGENT;
 use crate::agent::shape::Column;
 use crate::agent::state::epoch::{self, Tenure};
-use crate::agent::state::key_guard::KeyGuard;
+use crate::agent::state::key_list::{self, KeyList};
 use crate::agent::state::progress::{self, CopyProgress, TableProgress};
 use crate::agent::state::side::{self, Version};
-use crate::agent::state::{self, consumed, key_guard as list, lease, master, queue, scope};
+use crate::agent::state::{self, allowed_keys, consumed, lease, master, queue, scope};
 use crate::agent::{self, WatchedTable, capture, decisions, key_guard, native, row_decision, schema, seen};
 use crate::catalog::split::Plan;
 use crate::catalog::split_ledger;
@@ -281,9 +281,11 @@ fn create_guard(connection: &mut Connection, plan: &Plan, tables: &[SplitTable])
 /// before anything moves, and the mover's rows are found there. The split's own guard refuses writers other than the
 /// mover.
 fn admit(target: &mut Connection, plan: &Plan) -> Result<()> {
-    let Some(guard) = list::find(target, &plan.target.namespace, &plan.keyspace)? else { return Ok(()) };
-    list::require_same(&guard, plan.scope.strategy())?;
-    list::add(target, &guard, &plan.entries, plan.key_type)
+    let Some(guard) = key_list::find_guard(target, &plan.target.namespace, &plan.keyspace)? else {
+        return Ok(());
+    };
+    allowed_keys::require_same(&guard, plan.scope.strategy())?;
+    key_guard::add(target, &guard, &plan.entries, plan.key_type)
 }
 
 /// Drops everything of a side, and the agent's schema with the last one. The state row goes last: until then a
@@ -315,8 +317,8 @@ pub fn drop_side(connection: &mut Connection, split: i64, side: Side) -> Result<
 }
 
 /// Drops a key guard: its triggers first, so that no remaining part ever refuses anything.
-pub fn drop_standing(connection: &mut Connection, guard: &KeyGuard) -> Result<()> {
-    triggers::drop_standing(connection, guard)?;
+pub fn drop_key_guard(connection: &mut Connection, guard: &KeyList) -> Result<()> {
+    triggers::drop_key_guard(connection, guard, "")?;
     schema::remove(connection, |connection| key_guard::drop_objects(connection, guard))
 }
 

@@ -4,7 +4,7 @@
 
 use crate::agent::error::Result;
 use crate::agent::one_database::shares_locks_within;
-use crate::agent::state::{moved_keys, redirect};
+use crate::agent::state::{key_list, moved_keys};
 use crate::catalog::database_location;
 use crate::catalog::database_location::Sameness;
 use crate::catalog::redirect as stored;
@@ -65,7 +65,7 @@ impl Copies<'_> {
 pub fn redirected(connection: &mut Connection, shard: &Shard) -> Result<Vec<(i64, String)>> {
     let mut copies = Copies::of(shard);
     let mut found = Vec::new();
-    for redirect in redirect::all(connection)? {
+    for redirect in key_list::redirects(connection)? {
         for (id, token) in moved_keys::splits(connection, &redirect)? {
             let Some(original) =
                 in_one(|| stored::known_at(stored::RedirectOwner { split: id, token: &token }))

@@ -2,14 +2,11 @@
 //! table has, and for one table at a time.
 
 use crate::agent::error::{Result, SplitError};
-use crate::agent::key_guard::Arrival;
-use crate::agent::redirect::Write;
+use crate::agent::key_guard::CheckedWrite;
 use crate::agent::session::{self, Side};
 use crate::agent::shape::{Column, TableShape};
 use crate::agent::short_lock::{OnTable, TableLock, with_short_lock, with_short_lock_once, with_short_locks};
-use crate::agent::state::key_guard::KeyGuard;
-use crate::agent::state::moved_keys;
-use crate::agent::state::redirect::Redirect;
+use crate::agent::state::key_list::{KeyList, ListMode};
 use crate::agent::{self, TriggerEvent, catalogs, native};
 use crate::catalog::split::Plan;
 use crate::remote::quote::{array_of, ident, qualified, text_array};
@@ -92,41 +89,17 @@ fn of_table<'a>(
         .collect()
 }
 
-/// Creates the missing triggers of a redirect: those of a partitioned table one by one. `done` is called after each
-/// message.
-pub fn install_redirect(
+/// Creates the missing triggers of a list, whose look-ups for the columns exist: those of a partitioned table one by
+/// one. `done` is called after each message.
+pub fn install_key_guard(
     connection: &mut Connection,
-    redirect: &Redirect,
+    list: &KeyList,
     tables: &[(&TableShape, &Column)],
     done: impl FnMut() -> Result<()>,
 ) -> Result<()> {
-    let wanted = |shape: &TableShape, column: &Column, write: Write| WantedTrigger {
-        trigger: redirect.trigger_name(write, shape),
-        function: "redirect",
-        column: None,
-        statement: redirect.trigger(column, shape, write),
-    };
-    let groups: Vec<Group<'_>> = tables
-        .iter()
-        .flat_map(|(shape, column)| Group::of(shape, &Write::ALL, |write| wanted(shape, column, write)))
-        .collect();
+    let groups: Vec<Group<'_>> =
+        tables.iter().flat_map(|(shape, column)| Group::of(list, shape, column)).collect();
     create_missing(connection, &groups, done)
-}
-
-/// Creates the missing triggers of a key guard, whose look-up for the column exists.
-pub fn install_standing(
-    connection: &mut Connection,
-    guard: &KeyGuard,
-    shape: &TableShape,
-    column: &Column,
-) -> Result<()> {
-    let wanted = |arrival: Arrival| WantedTrigger {
-        trigger: guard.trigger_name(arrival, shape),
-        function: "standing",
-        column: Some(&column.name),
-        statement: guard.trigger(column, shape, arrival),
-    };
-    create_missing(connection, &Group::of(shape, &Arrival::ALL, wanted), || Ok(()))
 }
 
 /// A trigger that a table must have.
@@ -147,19 +120,22 @@ struct Group<'a> {
 }
 
 impl<'a> Group<'a> {
-    /// Returns all of a table's triggers as one group; those of a partitioned table are separate groups, since each
+    /// Returns all triggers of a list on a table as one group; those of a partitioned table are separate groups, since each
     /// also locks its partitions.
-    fn of<T: Copy>(
-        shape: &'a TableShape,
-        all: &[T],
-        wanted: impl Fn(T) -> WantedTrigger<'a>,
-    ) -> Vec<Group<'a>> {
-        let oid = shape.oid.as_deref().unwrap_or_default();
+    fn of(list: &KeyList, shape: &'a TableShape, column: &'a Column) -> Vec<Group<'a>> {
+        let wanted = |write: &CheckedWrite| WantedTrigger {
+            trigger: list.trigger_name(*write, shape),
+            function: "key_guard",
+            // A redirect's keys stay those of the column that they have left, whatever name it gets.
+            column: (list.mode == ListMode::Allow).then_some(column.name.as_str()),
+            statement: list.trigger(column, shape, *write),
+        };
+        let all = list.checked();
         let at_once = if shape.is_partitioned() { 1 } else { all.len() };
-        let group = |some: &[T]| Group {
-            oid,
+        let group = |some: &[CheckedWrite]| Group {
+            oid: shape.oid.as_deref().unwrap_or_default(),
             name: &shape.name,
-            wanted: some.iter().map(|one| wanted(*one)).collect(),
+            wanted: some.iter().map(wanted).collect(),
         };
         all.chunks(at_once).map(group).collect()
     }
@@ -269,26 +245,21 @@ pub fn drop_all(connection: &mut Connection, split: i64, side: Side) -> Result<(
     drop_called(connection, called, &agent::trigger_functions(split, side), "")
 }
 
-/// Drops a redirect's triggers, each table's only while nothing has left: a session that enters keys waits for the
-/// lock, and then finds what is missing.
-pub fn drop_redirect(connection: &mut Connection, redirect: &Redirect) -> Result<()> {
-    drop_called(connection, OF_LOOK_UP, &redirect.function(), &moved_keys::require_empty(redirect))
-}
-
-/// Drops a key guard's triggers.
-pub fn drop_standing(connection: &mut Connection, guard: &KeyGuard) -> Result<()> {
-    drop_called(connection, OF_LOOK_UP, &guard.function(), "")
+/// Drops the triggers of a list. `first`: what each transaction does first, for example to require that a redirect is
+/// empty: a session that enters keys waits for its lock, and then finds what is missing.
+pub fn drop_key_guard(connection: &mut Connection, list: &KeyList, first: &str) -> Result<()> {
+    drop_called(connection, OF_LOOK_UP, &list.function(), first)
 }
 
 /// Returns schemas and names of the tables that have all of a key guard's triggers.
-pub fn guarded_tables(connection: &mut Connection, guard: &KeyGuard) -> Result<Vec<(String, String)>> {
+pub fn guarded_tables(connection: &mut Connection, guard: &KeyList) -> Result<Vec<(String, String)>> {
     let rows = connection.query(
         &format!(
             "SELECT n.nspname, c.relname
                FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid JOIN pg_namespace n ON n.oid = c.relnamespace
               WHERE t.tgparentid = 0 AND t.tgenabled = 'A' AND {OF_LOOK_UP}
               GROUP BY 1, 2 HAVING count(*) = {}",
-            Arrival::ALL.len()
+            guard.checked().len()
         ),
         &[Some(&guard.function())],
     )?;
@@ -296,20 +267,20 @@ pub fn guarded_tables(connection: &mut Connection, guard: &KeyGuard) -> Result<V
 }
 
 /// Drops the triggers of tables that are no longer in the keyspace, since somebody has renamed them.
-pub fn drop_strays(connection: &mut Connection, guard: &KeyGuard, tables: &[&TableShape]) -> Result<()> {
+pub fn drop_strays(connection: &mut Connection, guard: &KeyList, tables: &[&TableShape]) -> Result<()> {
     let oids = tables.iter().filter_map(|shape| shape.oid.as_deref()?.parse::<u32>().ok());
     let oids: Vec<String> = oids.map(|oid| oid.to_string()).collect();
     let called = format!("{OF_LOOK_UP} AND t.tgrelid <> ALL ('{{{}}}'::oid[])", oids.join(","));
     drop_called(connection, &called, &guard.function(), "")
 }
 
-/// Whether any table has a trigger of a redirect.
-pub fn has_redirect(connection: &mut Connection, redirect: &Redirect) -> Result<bool> {
+/// Whether any table has a trigger of a list.
+pub fn has_key_guard(connection: &mut Connection, list: &KeyList) -> Result<bool> {
     let any = format!("SELECT EXISTS (SELECT 1 FROM pg_trigger t WHERE {OF_LOOK_UP})");
-    Ok(connection.query(&any, &[Some(&redirect.function())])?.is_true())
+    Ok(connection.query(&any, &[Some(&list.function())])?.is_true())
 }
 
-/// SQL condition: a trigger `t` is a redirect's or a key guard's, by the look-up $1 that its condition calls. All of
+/// SQL condition: a trigger `t` is that of a list, by the look-up $1 that its condition calls. All of
 /// them share one trigger function.
 const OF_LOOK_UP: &str = "t.oid = ANY (ARRAY(
     SELECT d.objid FROM pg_proc l CROSS JOIN LATERAL (SELECT d.classid, d.objid FROM pg_depend d

@@ -1,5 +1,5 @@
--- The look-up of a redirect, in two functions that WHEN clauses call for each row that a
--- client writes. They have no SET clause, which would cost more than the look-up, so all
+-- The look-up of a list with mode deny, in two functions that WHEN clauses call for each row
+-- that a client writes. They have no SET clause, which would cost more than the look-up, so all
 -- names in them are qualified: types and operators too.
 --
 -- The first one spares most tenants that stay the second: it is the filter, in which some
@@ -13,7 +13,7 @@ GRANT EXECUTE ON FUNCTION shardmaster_agent.{filter_function}({type}) TO PUBLIC;
 
 -- The second one raises the refusal itself: a condition knows its column by number, a
 -- trigger function would know it by name. The texts of both are always the newest, the rows
--- are those of the transaction's snapshot. One that is older than the redirect's last change
+-- are those of the transaction's snapshot. One that is older than the list's last change
 -- does not see the number that the text has.
 CREATE OR REPLACE FUNCTION shardmaster_agent.{function}(wanted {type}) RETURNS boolean
 LANGUAGE plpgsql VOLATILE STRICT SECURITY DEFINER AS $agent$
@@ -33,14 +33,15 @@ BEGIN
     END IF;
     IF pg_catalog.current_setting('transaction_isolation') OPERATOR(pg_catalog.=) 'repeatable read'
        OR pg_catalog.current_setting('transaction_isolation') OPERATOR(pg_catalog.=) 'serializable' THEN
-        PERFORM 1 FROM shardmaster_agent.redirect r
-          WHERE r.id OPERATOR(pg_catalog.=) {id} AND r.version OPERATOR(pg_catalog.=) {version};
+        PERFORM 1 FROM shardmaster_agent.key_list r
+          WHERE r.mode OPERATOR(pg_catalog.=) 'deny' AND r.id OPERATOR(pg_catalog.=) {id}
+            AND r.version OPERATOR(pg_catalog.=) {version};
         IF NOT FOUND THEN
             RAISE EXCEPTION 'could not serialize access: this transaction began before keys left this shard'
                 USING ERRCODE = '40001', HINT = 'Retry the transaction.';
         END IF;
     END IF;
-    SELECT s.shard, s.version INTO found_shard, found_version FROM {found} s LIMIT 1;
+    SELECT s.shard, s.version INTO found_shard, found_version FROM ({found}) s LIMIT 1;
     IF found_shard IS NULL THEN
         RETURN false;
     END IF;

@@ -1,8 +1,8 @@
--- The look-up of a key guard, which WHEN clauses call for each row that comes, or gets
--- another key. It raises the refusal itself, and has no SET clause: see that of a redirect.
+-- The look-up of a list with mode allow, which WHEN clauses call for each row that comes, or
+-- gets another key. It raises the refusal itself, and has no SET clause: see the one for deny.
 --
 -- A transaction that keeps its snapshot may be older than what the list has got since. It
--- cannot lock the guard's row then (40001), which each change of the list writes: it is never
+-- cannot lock the list's row then (40001), which each change of the list writes: it is never
 -- refused for what it does not see.
 CREATE OR REPLACE FUNCTION shardmaster_agent.{function}(wanted {type}) RETURNS boolean
 LANGUAGE plpgsql VOLATILE STRICT SECURITY DEFINER AS $agent$
@@ -10,7 +10,7 @@ DECLARE
     of_namespace pg_catalog.text;
     of_keyspace  pg_catalog.text;
 BEGIN
-    PERFORM {found};
+    PERFORM 1 FROM ({found}) s;
     IF FOUND THEN
         RETURN false;
     END IF;
@@ -24,7 +24,8 @@ BEGIN
     END IF;
     IF pg_catalog.current_setting('transaction_isolation') OPERATOR(pg_catalog.=) 'repeatable read'
        OR pg_catalog.current_setting('transaction_isolation') OPERATOR(pg_catalog.=) 'serializable' THEN
-        PERFORM 1 FROM shardmaster_agent.standing g WHERE g.id OPERATOR(pg_catalog.=) {id} FOR SHARE;
+        PERFORM 1 FROM shardmaster_agent.key_list g
+          WHERE g.mode OPERATOR(pg_catalog.=) 'allow' AND g.id OPERATOR(pg_catalog.=) {id} FOR SHARE;
         IF NOT FOUND THEN
             RAISE EXCEPTION 'could not serialize access: this transaction began before this shard was guarded'
                 USING ERRCODE = '40001', HINT = 'Retry the transaction.';
