@@ -160,12 +160,11 @@ fn of_redirects(connection: &mut Connection, shard: &Shard) -> Result<Vec<(Decis
 
 /// Returns the decisions of the sides that have moved, opened, or been left.
 fn of_sides(connection: &mut Connection, shard: &Shard) -> Result<Vec<(Decision, Option<DecisionKeys>)>> {
-    if !state::has(connection, "side")? {
-        return Ok(Vec::new());
-    }
     let decided =
         [SideState::Moved, SideState::Open, SideState::Left].map(|state| literal(state.as_str())).join(", ");
-    let rows = connection.query(
+    let rows = state::ask(
+        connection,
+        "side",
         &format!(
             "SELECT left(keyspace, {LONGEST}), split_id, left(token, {LONGEST}), side, version, left(other_shard, {LONGEST}),
                     left(entries, {LONGEST}), state

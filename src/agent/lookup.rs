@@ -3,7 +3,7 @@
 
 use super::error::{Result, SplitError};
 use super::short_lock::{TableLock, with_short_lock_once};
-use super::state::{has, is_gone, master};
+use super::state::{ask, is_gone, master};
 use super::{SAMPLE, schema};
 use crate::error::{Failure, SqlState};
 use crate::guc;
@@ -141,11 +141,8 @@ pub fn seen(connection: &mut Connection, capture: Capture, identity: &str) -> Re
 
 /// Returns the lookup index's number on the shard.
 pub fn find(connection: &mut Connection, token: &str, namespace: &str) -> Result<Option<Capture>> {
-    if !has(connection, "lookup")? {
-        return Ok(None);
-    }
     let query = "SELECT id FROM shardmaster_agent.lookup WHERE token = $1 AND namespace = $2";
-    let answer = connection.query(query, &[Some(token), Some(namespace)])?;
+    let answer = ask(connection, "lookup", query, &[Some(token), Some(namespace)])?;
     Ok(answer.scalar().and_then(|id| id.parse().ok()).map(Capture))
 }
 
@@ -270,11 +267,8 @@ pub struct KnownLookup {
 }
 
 pub fn all(connection: &mut Connection) -> Result<Vec<KnownLookup>> {
-    if !has(connection, "lookup")? {
-        return Ok(Vec::new());
-    }
-    let answer = connection
-        .run("SELECT id, token, left(name, 200) FROM shardmaster_agent.lookup ORDER BY id LIMIT 10000")?;
+    let query = "SELECT id, token, left(name, 200) FROM shardmaster_agent.lookup ORDER BY id LIMIT 10000";
+    let answer = ask(connection, "lookup", query, &[])?;
     let known = |row: &Vec<Option<String>>| match row.as_slice() {
         [Some(id), Some(token), Some(name)] => {
             Some(KnownLookup { capture: Capture(id.parse().ok()?), token: token.clone(), name: name.clone() })

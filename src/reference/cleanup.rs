@@ -20,12 +20,12 @@ pub fn run(shard_key: &str) -> std::result::Result<Vec<(String, String)>, Failur
 fn orphans(session: &mut Connection, at: &Shard) -> Result<Vec<(String, String)>> {
     master::check(session, &split::identity())?;
     let mut removed = Vec::new();
-    if !state::has(session, "reference_copy")? {
-        return Ok(removed);
-    }
-    let found = session.run(
+    let found = state::ask(
+        session,
+        "reference_copy",
         "SELECT set_id, token FROM shardmaster_agent.reference_copy
          UNION SELECT set_id, token FROM shardmaster_agent.reference_origin ORDER BY 1",
+        &[],
     )?;
     for row in found.rows {
         let [Some(id), Some(token)] = row.as_slice() else { continue };

@@ -98,27 +98,30 @@ fn a_stale_client_is_told_where_the_key_is() {
     }
 }
 
-/// Another session ends a redirect after a check has listed it and before the check reads its keys.
+/// Another session ends the last redirect, and drops the agent's schema with it, after a check has found one of the
+/// tables and before it reads it.
 #[test]
-fn a_redirect_that_ends_meanwhile_stops_no_check() {
+fn tables_of_the_agent_that_go_meanwhile_stop_no_check() {
     let cluster = cluster(&[]);
     finished(&plan(&cluster));
     let back = Split::plan(&cluster, "shard_b", "shard_a", &["moves"]).unwrap();
     let mut other = source(&cluster);
-    let table = "SELECT format('shardmaster_agent.left_%s', id) FROM shardmaster_agent.key_list";
-    let table: String = other.query_one(table, &[]).unwrap().get(0);
-    other.batch_execute(&format!("BEGIN; LOCK TABLE {table} IN ACCESS EXCLUSIVE MODE")).unwrap();
-    let findings = thread::scope(|scope| {
-        let check = scope.spawn(|| back.findings());
-        let waits = format!(
-            "SELECT EXISTS (SELECT 1 FROM pg_locks WHERE relation = '{table}'::regclass AND NOT granted)"
-        );
-        wait::until_true(&mut source(&cluster), "the check to read the keys", LIMIT, &waits).unwrap();
-        let end = format!("DROP TABLE {table}; DELETE FROM shardmaster_agent.key_list; COMMIT");
-        other.batch_execute(&end).unwrap();
-        check.join().unwrap()
-    });
-    assert_eq!(findings.unwrap(), Vec::<String>::new());
+    let left = "SELECT format('left_%s', id) FROM shardmaster_agent.key_list";
+    let left: String = other.query_one(left, &[]).unwrap().get(0);
+    for table in [left.as_str(), "key_list", "decision", "side", "master"] {
+        let table = format!("shardmaster_agent.{table}");
+        other.batch_execute(&format!("BEGIN; LOCK TABLE {table} IN ACCESS EXCLUSIVE MODE")).unwrap();
+        let findings = thread::scope(|scope| {
+            let check = scope.spawn(|| back.findings());
+            let waits = format!(
+                "SELECT EXISTS (SELECT 1 FROM pg_locks WHERE relation = '{table}'::regclass AND NOT granted)"
+            );
+            wait::until_true(&mut source(&cluster), "the check to read the table", LIMIT, &waits).unwrap();
+            other.batch_execute(&format!("DROP TABLE {table}; COMMIT")).unwrap();
+            check.join().unwrap()
+        });
+        assert_eq!(findings.unwrap(), Vec::<String>::new(), "{table}");
+    }
 }
 
 /// The writer's settings do not affect the redirect: neither its search_path nor its own types, operators and

@@ -3,7 +3,7 @@
 //! It stays after everything else of the splits was removed, so that a master that was restored to an earlier time
 //! learns of them. A side notes the decision in the commit that opens or closes it to clients.
 
-use super::{LONGEST, MANY, has};
+use super::{LONGEST, MANY, ask, has};
 use crate::agent::error::{Result, SplitError};
 use crate::agent::session::Side;
 use crate::catalog::shard_decision::Decision;
@@ -124,10 +124,9 @@ pub struct Noted {
 
 /// Returns the noted decisions of a namespace.
 pub fn all(connection: &mut Connection, namespace: &str) -> Result<Vec<Noted>> {
-    if !has(connection, "decision")? {
-        return Ok(Vec::new());
-    }
-    let rows = connection.query(
+    let rows = ask(
+        connection,
+        "decision",
         &format!(
             "SELECT left(keyspace, {LONGEST}), split_id, left(token, {LONGEST}), side, version, left(other, {LONGEST}),
                     left(entries, {LONGEST}), key_count, {MADE}, {TABLES}
@@ -168,7 +167,9 @@ fn names(json: &str) -> Option<Vec<String>> {
 
 /// Returns the entries that moved with a decision. Returns None if they are more than are kept.
 pub fn keys(connection: &mut Connection, namespace: &str, keyspace: &str) -> Result<Option<Vec<String>>> {
-    let rows = connection.query(
+    let rows = ask(
+        connection,
+        "decision",
         &format!(
             "SELECT key FROM shardmaster_agent.decision d CROSS JOIN LATERAL unnest(d.keys) key
               WHERE namespace = $1 AND keyspace = $2 LIMIT {KEPT} + 1"
@@ -186,10 +187,9 @@ const EARLIER: &str = "CROSS JOIN LATERAL (SELECT to_jsonb(d) -> 'earlier') j (l
 
 /// Returns the earlier decisions that are noted for a namespace.
 pub fn earlier(connection: &mut Connection, namespace: &str) -> Result<Vec<Decision>> {
-    if !has(connection, "decision")? {
-        return Ok(Vec::new());
-    }
-    let rows = connection.query(
+    let rows = ask(
+        connection,
+        "decision",
         &format!(
             "SELECT left(d.keyspace, {LONGEST}), left(d.entries, {LONGEST}), left(l.e ->> 'split', {LONGEST}), left(l.e ->> 'token', {LONGEST}),
                     left(l.e ->> 'version', {LONGEST}), left(l.e ->> 'from', {LONGEST}), left(l.e ->> 'to', {LONGEST}),
@@ -218,7 +218,9 @@ pub fn earlier_keys(
     split: i64,
     token: &str,
 ) -> Result<Option<Vec<String>>> {
-    let rows = connection.query(
+    let rows = ask(
+        connection,
+        "decision",
         &format!(
             "SELECT k FROM shardmaster_agent.decision d {EARLIER}
               CROSS JOIN LATERAL jsonb_array_elements_text(CASE WHEN jsonb_typeof(l.e -> 'keys') = 'array' THEN l.e -> 'keys' ELSE '[]' END) k
@@ -258,10 +260,7 @@ pub fn is_past(source: &mut Connection, plan: &Plan, version: i64) -> Result<boo
 
 /// Returns the highest split number that is noted.
 pub fn highest_split(connection: &mut Connection) -> Result<Option<i64>> {
-    if !has(connection, "decision")? {
-        return Ok(None);
-    }
-    let rows = connection.run("SELECT max(split_id) FROM shardmaster_agent.decision")?;
+    let rows = ask(connection, "decision", "SELECT max(split_id) FROM shardmaster_agent.decision", &[])?;
     Ok(rows.scalar().and_then(|id| id.parse().ok()))
 }
 

@@ -3,7 +3,7 @@
 //! allow is that of a key guard; there is one for each namespace and keyspace that an operator wants to keep other keys
 //! out of.
 
-use super::{LONGEST, is_gone, scope};
+use super::{LONGEST, or_gone, scope};
 use crate::agent::error::Result;
 use crate::agent::shape::Column;
 use crate::keys::strategy::Strategy;
@@ -154,11 +154,7 @@ pub fn all(connection: &mut Connection) -> Result<Vec<KeyList>> {
         ListTables::Old => ALL_OLD,
         ListTables::Own => ALL,
     };
-    match connection.run(query) {
-        Ok(rows) => Ok(read_from(&rows, tables == ListTables::Old)),
-        Err(error) if is_gone(&error) => Ok(Vec::new()),
-        Err(error) => Err(error.into()),
-    }
+    Ok(read_from(&or_gone(connection, query, &[])?, tables == ListTables::Old))
 }
 
 fn with_mode(connection: &mut Connection, mode: ListMode) -> Result<Vec<KeyList>> {

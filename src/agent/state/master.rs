@@ -1,6 +1,6 @@
 //! The table `master`: the one master that may move data of a database.
 
-use super::{has, is_gone};
+use super::ask;
 use crate::agent::error::{Result, SplitError};
 use crate::error::SqlState;
 use crate::remote::{Connection, quote};
@@ -11,14 +11,8 @@ const VERSION: i32 = 1;
 /// Refuses a shard that belongs to another master, or whose agent another version of the extension has installed: what
 /// this master would write there may have another meaning.
 pub fn check(connection: &mut Connection, identity: &str) -> Result<()> {
-    if !has(connection, "master")? {
-        return Ok(());
-    }
-    let rows = match connection.run("SELECT identity, agent_version FROM shardmaster_agent.master") {
-        // The last split there has ended meanwhile, and has dropped the schema.
-        Err(error) if is_gone(&error) => return Ok(()),
-        rows => rows?,
-    };
+    let rows =
+        ask(connection, "master", "SELECT identity, agent_version FROM shardmaster_agent.master", &[])?;
     let shard = connection.shard();
     let Some([Some(known), Some(version)]) = rows.rows.first().map(Vec::as_slice) else { return Ok(()) };
     if known != identity {

@@ -18,6 +18,7 @@ pub mod reference_ended;
 pub mod scope;
 pub mod side;
 
+use crate::remote::result::Rows;
 use crate::remote::{Connection, RemoteError};
 
 /// The greatest number of characters of a text from a shard: names of shards, tokens and kinds of entries are shorter.
@@ -35,8 +36,27 @@ fn require_few(connection: &Connection, count: usize) -> Result<(), RemoteError>
     Err(RemoteError::no_number(connection.shard(), "the number of splits", &text))
 }
 
-/// Whether the database has one of these tables. The schema is dropped with the last split and the last redirect, so a
-/// caller may find the table gone a moment later: see `is_gone`.
+/// Returns the answer to a query for one of these tables, or no rows if there is no such table. The schema is dropped
+/// with the last split, redirect and list, which another session may do just now.
+pub fn ask(
+    connection: &mut Connection,
+    table: &str,
+    query: &str,
+    values: &[Option<&str>],
+) -> Result<Rows, RemoteError> {
+    if has(connection, table)? { or_gone(connection, query, values) } else { Ok(Rows::default()) }
+}
+
+/// Returns the answer to a query for a table that was there a moment ago, or no rows if it is gone. In a transaction,
+/// which has failed then, that is an error.
+fn or_gone(connection: &mut Connection, query: &str, values: &[Option<&str>]) -> Result<Rows, RemoteError> {
+    match connection.query(query, values) {
+        Err(error) if is_gone(&error) && !connection.is_in_transaction() => Ok(Rows::default()),
+        answer => answer,
+    }
+}
+
+/// Whether the database has one of these tables. A caller may find it gone a moment later: see `ask`.
 pub fn has(connection: &mut Connection, table: &str) -> Result<bool, RemoteError> {
     let name = format!("shardmaster_agent.{table}");
     Ok(connection.query("SELECT to_regclass($1)", &[Some(&name)])?.scalar().is_some())

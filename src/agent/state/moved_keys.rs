@@ -4,7 +4,7 @@
 use crate::agent::error::Result;
 use crate::agent::shape::Column;
 use crate::agent::state::key_list::{self, KeyList};
-use crate::agent::state::{LONGEST, MANY, is_gone, require_few, scope};
+use crate::agent::state::{LONGEST, MANY, or_gone, require_few, scope};
 use crate::agent::types::TypeFamily;
 use crate::catalog::redirect::RedirectOwner;
 use crate::clean;
@@ -13,7 +13,6 @@ use crate::keys::key_type::KeyType;
 use crate::keys::ordered::Ordered;
 use crate::keys::scope::Scope;
 use crate::remote::quote::{array_literal, literal};
-use crate::remote::result::Rows;
 use crate::remote::{Connection, number};
 
 /// What is known of each entry.
@@ -48,19 +47,14 @@ pub fn lock(connection: &mut Connection, redirect: &KeyList) -> Result<()> {
     Ok(())
 }
 
-/// Returns the answer to a query for entries, or None if the table is gone: another session has ended the redirect
-/// since it was listed. In a transaction, which has failed then, that is an error.
-fn ask(connection: &mut Connection, query: &str, values: &[Option<&str>]) -> Result<Option<Rows>> {
-    match connection.query(query, values) {
-        Err(error) if is_gone(&error) && !connection.is_in_transaction() => Ok(None),
-        rows => Ok(Some(rows?)),
-    }
-}
-
 /// Counts entries, of one split or of all.
 pub fn count(connection: &mut Connection, redirect: &KeyList, of: WhoseEntries<'_>) -> Result<i64> {
     let query = format!("SELECT count(*) FROM {} WHERE {}", redirect.table(), of.condition());
-    let Some(rows) = ask(connection, &query, &[])? else { return Ok(0) };
+    // Another session may have ended the redirect since it was listed.
+    let rows = or_gone(connection, &query, &[])?;
+    if rows.rows.is_empty() {
+        return Ok(0);
+    }
     Ok(number::count(connection.shard(), "the number of keys that have left", rows.scalar())?)
 }
 
@@ -68,14 +62,14 @@ pub fn count(connection: &mut Connection, redirect: &KeyList, of: WhoseEntries<'
 /// they are not here.
 pub fn version(connection: &mut Connection, redirect: &KeyList, token: &str) -> Result<Option<i64>> {
     let query = format!("SELECT max(version) FROM {} WHERE token = $1", redirect.table());
-    let rows = ask(connection, &query, &[Some(token)])?;
-    Ok(rows.and_then(|rows| rows.scalar()?.parse().ok()))
+    let rows = or_gone(connection, &query, &[Some(token)])?;
+    Ok(rows.scalar().and_then(|version| version.parse().ok()))
 }
 
 /// Returns the highest number of a split whose entries are here.
 pub fn highest_split(connection: &mut Connection, redirect: &KeyList) -> Result<Option<i64>> {
-    let rows = ask(connection, &format!("SELECT max(split_id) FROM {}", redirect.table()), &[])?;
-    Ok(rows.and_then(|rows| rows.scalar()?.parse().ok()))
+    let rows = or_gone(connection, &format!("SELECT max(split_id) FROM {}", redirect.table()), &[])?;
+    Ok(rows.scalar().and_then(|id| id.parse().ok()))
 }
 
 /// Returns the splits whose entries are here, with their tokens. An overlong token is truncated.
@@ -84,7 +78,7 @@ pub fn splits(connection: &mut Connection, redirect: &KeyList) -> Result<Vec<(i6
         "SELECT DISTINCT split_id, left(token, {LONGEST}) FROM {} ORDER BY 1, 2 LIMIT {MANY} + 1",
         redirect.table()
     );
-    let rows = ask(connection, &query, &[])?.unwrap_or_default();
+    let rows = or_gone(connection, &query, &[])?;
     require_few(connection, rows.rows.len())?;
     let splits = rows.pairs().filter_map(|(id, token)| Some((id.parse().ok()?, clean::message(&token))));
     Ok(splits.collect())
@@ -105,7 +99,7 @@ pub fn decisions(connection: &mut Connection, redirect: &KeyList) -> Result<Vec<
           GROUP BY split_id, token ORDER BY 3 DESC LIMIT {MANY}",
         redirect.table()
     );
-    let rows = ask(connection, &query, &[])?.unwrap_or_default();
+    let rows = or_gone(connection, &query, &[])?;
     let decisions = rows.rows.into_iter().filter_map(|row| match row.as_slice() {
         [Some(id), Some(token), Some(version), Some(shard)] => Some(MovedDecision {
             split: id.parse().ok()?,

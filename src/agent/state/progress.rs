@@ -1,7 +1,7 @@
 //! The table `progress`, on a target: what its rows stand for, stored as one jsonb document in the transaction that
 //! stores the rows.
 
-use super::has;
+use super::ask;
 use crate::agent::error::{Result, SplitError};
 use crate::agent::known_column::{self, KnownColumn};
 use crate::agent::shape::{Leaf, TableShape};
@@ -250,11 +250,8 @@ pub fn to_json(progress: &CopyProgress) -> String {
 
 /// Returns the progress that is stored on a target. Returns None if there is none, or if it cannot be read.
 pub fn stored(target: &mut Connection, plan: &Plan) -> Result<Option<CopyProgress>> {
-    if !has(target, "progress")? {
-        return Ok(None);
-    }
-    let rows =
-        target.run(&format!("SELECT state FROM shardmaster_agent.progress WHERE split_id = {}", plan.id))?;
+    let query = format!("SELECT state FROM shardmaster_agent.progress WHERE split_id = {}", plan.id);
+    let rows = ask(target, "progress", &query, &[])?;
     Ok(rows.scalar().and_then(|state| CopyProgress::read(state, plan.tables.len()).ok()))
 }
 

@@ -2,7 +2,7 @@
 //! inserted before the table's first trigger is dropped, and stays until `shard_drop`: it shows a master that was
 //! restored to an earlier time that every client may have written the rows since.
 
-use super::has;
+use super::{ask, has};
 use crate::agent::error::Result;
 use crate::remote::Connection;
 use crate::remote::quote::{array_literal, literal};
@@ -25,14 +25,15 @@ pub fn note(namespace: &str, tokens: &[String]) -> String {
 
 /// Returns the position of the first of these tables that was taken out.
 pub fn first_of(connection: &mut Connection, tokens: &[String]) -> Result<Option<usize>> {
-    if tokens.is_empty() || !has(connection, "reference_ended")? {
+    if tokens.is_empty() {
         return Ok(None);
     }
-    let rows = connection.run(&format!(
+    let query = format!(
         "SELECT min(t.at) FROM unnest({}::text[]) WITH ORDINALITY AS t (token, at)
            JOIN shardmaster_agent.reference_ended e ON e.token = t.token",
         array_literal(tokens)
-    ))?;
+    );
+    let rows = ask(connection, "reference_ended", &query, &[])?;
     let position = rows.scalar().and_then(|at| at.parse::<usize>().ok());
     Ok(position.and_then(|at| at.checked_sub(1)))
 }

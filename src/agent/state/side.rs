@@ -2,7 +2,7 @@
 //! are made, each committed synchronously.
 
 use super::decision::{self, Decided};
-use super::{LONGEST, MANY, has, is_gone, require_few};
+use super::{LONGEST, MANY, ask, has, or_gone, require_few};
 use crate::agent::error::{Result, SplitError};
 use crate::agent::session::Side;
 use crate::catalog::split::Plan;
@@ -247,10 +247,9 @@ pub struct FoundSide {
 
 /// Returns the reverse splits of a split that have not begun: sources with a permanent lease.
 pub fn resting(connection: &mut Connection, token: &str) -> Result<Vec<i64>> {
-    if !has(connection, "side")? || !has(connection, "lease")? {
-        return Ok(Vec::new());
-    }
-    let rows = connection.query(
+    let rows = ask(
+        connection,
+        "side",
         &format!(
             "SELECT s.split_id FROM shardmaster_agent.side s JOIN shardmaster_agent.lease l ON l.split_id = s.split_id
               WHERE s.side = 'source' AND s.state = '{}' AND s.token = $1 AND l.open_until = 'infinity' LIMIT {MANY}",
@@ -278,7 +277,7 @@ pub fn all(connection: &mut Connection) -> Result<Vec<FoundSide>> {
     } else {
         query = format!("SELECT t.id, t.side, NULL, NULL, NULL FROM ({query}) t");
     }
-    let rows = connection.run(&format!("{query} LIMIT {MANY} + 1"))?;
+    let rows = or_gone(connection, &format!("{query} LIMIT {MANY} + 1"), &[])?;
     require_few(connection, rows.rows.len())?;
     let found = rows.rows.into_iter().filter_map(|row| match row.as_slice() {
         [Some(id), Some(side), token, moved_to, entries] => {
@@ -305,16 +304,12 @@ pub enum Installed {
 
 /// Returns what the shard has of a side, identified by the plan's token.
 pub fn installed(connection: &mut Connection, plan: &Plan, side: Side) -> Result<Installed> {
-    if !has(connection, "side")? {
-        return Ok(Installed::No);
-    }
-    let rows = match connection.query(
+    let rows = ask(
+        connection,
+        "side",
         "SELECT token = $3 FROM shardmaster_agent.side WHERE split_id = $1 AND side = $2",
         &[Some(&plan.id.to_string()), Some(side.as_str()), Some(&plan.token)],
-    ) {
-        Err(error) if is_gone(&error) => return Ok(Installed::No),
-        rows => rows?,
-    };
+    )?;
     Ok(match rows.scalar() {
         None => Installed::No,
         Some("t") => Installed::Ours,
