@@ -43,11 +43,20 @@ impl Bounds {
         received.is_too_much(began, self.row + BESIDE)
     }
 
-    /// Whether this is exceeded if this many rows may be in transit: while one arrives, libpq keeps the buffers for
-    /// others, and the copies that it has returned are still sent on.
+    /// Whether this is exceeded if this many rows may be in transit.
     pub(super) fn are_passed_by(self, received: &mut Received, began: Instant, rows: u64) -> bool {
-        let each = self.row.saturating_mul(2).saturating_add(BESIDE);
-        received.is_too_much(began, each.saturating_mul(rows))
+        received.is_too_much(began, self.room_for(rows))
+    }
+
+    /// Whether a row is announced that exceeds this, if this many rows may be in transit.
+    pub(super) fn are_announced_to_pass(self, received: &Received, rows: u64) -> bool {
+        received.has_made_room_for(self.room_for(rows))
+    }
+
+    /// Returns the memory for several rows: while one arrives, libpq keeps the buffers for others, which it doubles
+    /// until a row fits in, and the copies that it has returned are still sent on.
+    fn room_for(self, rows: u64) -> u64 {
+        self.row.saturating_mul(2).saturating_add(BESIDE).saturating_mul(rows)
     }
 
     /// Returns the number of bytes with this row.

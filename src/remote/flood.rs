@@ -4,6 +4,8 @@
 
 use pq_sys as pq;
 use std::cell::Cell;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 
 /// The greatest number of bytes of an answer, and of all that a session's answers leave behind.
@@ -17,18 +19,19 @@ const READS: u32 = 64;
 thread_local! {
     /// The bytes of the longest rows that the sessions of this process have read, in total.
     static ROWS: Cell<u64> = const { Cell::new(0) };
+    static SIZES: Option<File> = File::open("/proc/self/statm").ok();
 }
 
 /// What has arrived in a session, or in a part of one.
 pub struct Received {
     reads: u32,
-    /// The bytes of this process before it.
-    before: Option<u64>,
+    /// The memory of this process before it.
+    before: Option<Memory>,
 }
 
 impl Default for Received {
     fn default() -> Received {
-        Received { reads: 0, before: private() }
+        Received { reads: 0, before: memory() }
     }
 }
 
@@ -39,8 +42,20 @@ impl Received {
         if began.elapsed() < LONG && !self.reads.is_multiple_of(READS) {
             return false;
         }
-        matches!((self.before, private()), (Some(before), Some(now)) if now > before.saturating_add(most))
+        let private = |memory: Memory| memory.private;
+        has_grown(self.before.map(private), memory().map(private), most)
     }
+
+    /// Returns whether libpq has made room for more. It does so once it knows the length of a row, before most of the
+    /// row arrives: one read of the socket lasts as long as the shard has more to send.
+    pub fn has_made_room_for(&self, most: u64) -> bool {
+        let total = |memory: Memory| memory.total;
+        has_grown(self.before.map(total), memory().map(total), most)
+    }
+}
+
+fn has_grown(before: Option<u64>, now: Option<u64>, most: u64) -> bool {
+    matches!((before, now), (Some(before), Some(now)) if now > before.saturating_add(most))
 }
 
 /// The memory for long rows, which do not count as answers: libpq keeps the buffer for a session's longest row, and
@@ -98,12 +113,23 @@ pub unsafe fn is_notified(raw: *mut pq::PGconn) -> bool {
     }
 }
 
-/// Returns the bytes of memory that this process shares with no other. Returns None if the system does not report it.
-fn private() -> Option<u64> {
-    let sizes = std::fs::read_to_string("/proc/self/statm").ok()?;
-    let mut pages = sizes.split(' ').skip(1).map(str::parse::<u64>);
-    let (resident, shared) = (pages.next()?.ok()?, pages.next()?.ok()?);
-    Some(resident.saturating_sub(shared) * PAGE)
+/// The bytes of this process's memory.
+#[derive(Clone, Copy)]
+struct Memory {
+    /// Including what was allocated and never written to.
+    total: u64,
+    /// What it shares with no other process.
+    private: u64,
+}
+
+/// Returns the memory of this process. Returns None if the system does not report it.
+fn memory() -> Option<Memory> {
+    let mut text = [0; 128];
+    let length = SIZES.with(|sizes| sizes.as_ref()?.read_at(&mut text, 0).ok())?;
+    let mut pages =
+        std::str::from_utf8(text.get(..length)?).ok()?.split(' ').map_while(|size| size.parse::<u64>().ok());
+    let (total, resident, shared) = (pages.next()?, pages.next()?, pages.next()?);
+    Some(Memory { total: total * PAGE, private: resident.saturating_sub(shared) * PAGE })
 }
 
 /// The page size of the systems that have /proc; if pages are larger, the bound is as well.

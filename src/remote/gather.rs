@@ -79,6 +79,9 @@ fn take_one(source: &mut Connection, kept: &mut KeptRows, which: Which) -> Resul
                     return Err(source.give_up(error));
                 }
                 let began = Instant::now();
+                if kept.bounds.are_announced_to_pass(&received, 1) {
+                    return Err(RemoteError::row_too_long(source.shard(), kept.bounds.row));
+                }
                 source.consume()?;
                 waited += began.duration_since(from);
                 if kept.bounds.is_passed_by(&mut received, began) {

@@ -299,9 +299,14 @@ impl<'a> RunningLane<'a> {
 
     fn read_source(&mut self) -> Result<(), RemoteError> {
         self.source.require_time()?;
+        let Some(bounds) = self.pieces.front().map(|piece| piece.bounds) else {
+            return self.source.consume();
+        };
+        if bounds.are_announced_to_pass(&self.received, self.lanes as u64) {
+            return Err(RemoteError::row_too_long(self.source.shard(), bounds.row));
+        }
         let began = Instant::now();
         self.source.consume()?;
-        let Some(bounds) = self.pieces.front().map(|piece| piece.bounds) else { return Ok(()) };
         // While a single lane reads, it has no row that is still handed on.
         let is_passed = if self.lanes == 1 {
             bounds.is_passed_by(&mut self.received, began)

@@ -69,7 +69,7 @@ fn a_row_beyond_the_limit_stops_the_split() {
             Ok((split.metric::<String>("activity")? == "failed").then_some(()))
         })
         .unwrap();
-        assert!(most > 0 && most < USUAL + 100 * MB, "{} MB", most / MB);
+        assert!(most > 0 && most < USUAL + 30 * MB, "{} MB", most / MB);
         let query = "SELECT error_code, error_message, error_hint FROM shardmaster.split_plan WHERE reverse_of IS NULL";
         let row = split.superuser().unwrap().query_one(query, &[]).unwrap();
         let [code, message, hint]: [String; 3] = [0, 1, 2].map(|column| row.get(column));
