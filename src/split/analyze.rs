@@ -38,7 +38,7 @@ struct AnalyzedTable {
 /// left until after the next step.
 pub fn run(engine: &mut Engine) -> bool {
     let began = Instant::now();
-    let purpose = format!("split {} analyze", engine.plan.id);
+    let purpose = format!("split {} analyze", engine.tenure.plan.id);
     let opened = unanalyzed(engine).and_then(|tables| {
         // Mostly nothing is to be done, and a session costs more than this check.
         let needs_session = tables.iter().any(|table| table.forbidden.is_none());
@@ -105,19 +105,19 @@ fn not_analyzed(engine: &mut Engine, table: &AnalyzedTable, why: &str) {
 }
 
 fn tell(engine: &Engine, text: &str) {
-    transaction(|| split::event_again(engine.plan.id, text));
+    transaction(|| split::event_again(engine.tenure.plan.id, text));
 }
 
 fn open(engine: &Engine, purpose: &str) -> Result<Connection, RemoteError> {
-    let mut session = session::open(&engine.plan.target, purpose)?;
+    let mut session = session::open(&engine.tenure.plan.target, purpose)?;
     let limit = guc::remote_timeout().as_millis() * 4 / 5;
     session.run(&format!("SET lock_timeout = {LOCK_MS}; SET statement_timeout = '{limit}ms'"))?;
     Ok(session)
 }
 
 fn unanalyzed(engine: &mut Engine) -> Result<Vec<AnalyzedTable>, RemoteError> {
-    let session = &mut engine.target;
-    let [schemas, names] = TableNames::of(&engine.plan, Side::Target).lists();
+    let session = &mut engine.sessions.target;
+    let [schemas, names] = TableNames::of(&engine.tenure.plan, Side::Target).lists();
     let right = (session.server_version() >= HAS_MAINTAIN).then_some("MAINTAIN");
     let parameters = [Some(schemas.as_str()), Some(&names), right];
     let rows = catalogs::ask_again(session, "unanalyzed", UNANALYZED, &parameters)?;

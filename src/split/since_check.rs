@@ -9,18 +9,22 @@ use super::sequences;
 use super::sequences::survey::TableNumbers;
 use super::table::SplitTable;
 use crate::agent::error::{Result, SplitError};
+use crate::agent::state::epoch::Tenure;
 use crate::catalog::split::Plan;
 use crate::error::SqlState;
 use crate::remote::Connection;
 use crate::remote::quote::array_of;
 use crate::server::txn::transaction;
+use crate::split::engine::sessions::EngineSessions;
 
 /// Query for rules; $1: tables, by their numbers.
 const RULE: &str = "SELECT pg_catalog.format('%s has rule %I', r.ev_class::regclass, r.rulename)
     FROM pg_catalog.pg_rewrite r WHERE r.ev_class = ANY ($1::oid[]) ORDER BY 1 LIMIT 1";
 
 pub fn require_as_checked(engine: &mut Engine) -> Result<()> {
-    let Engine { plan, control, target, tables, .. } = engine;
+    let Engine {
+        tenure: Tenure { plan, .. }, sessions: EngineSessions { control, target, .. }, tables, ..
+    } = engine;
     let tables = &*tables;
     let of_table = |table: &SplitTable| -> Vec<String> {
         let leaves = table.source.leaves().iter().map(|leaf| leaf.oid.clone());

@@ -62,9 +62,9 @@ const TYPES: [&str; 24] = [
 
 /// Applies the changes. Returns whether anything was changed on the target.
 pub fn bring_over(engine: &mut Engine, why: &Failure) -> Result<bool> {
-    let id = engine.plan.id;
+    let id = engine.tenure.plan.id;
     let shapes = begin(engine)?;
-    let mut progress = progress::read_locked(&mut engine.target, &engine.plan)?;
+    let mut progress = progress::read_locked(&mut engine.sessions.target, &engine.tenure.plan)?;
     let (mut statements, mut changed) = (Vec::new(), Vec::new());
     for ((table, known), target) in engine.tables.iter().zip(&mut progress.tables).zip(&shapes) {
         let source = &table.source;
@@ -73,7 +73,7 @@ pub fn bring_over(engine: &mut Engine, why: &Failure) -> Result<bool> {
         let is_own =
             table.policy.maps.is_empty() && source.keeps_key(&known.structure, &table.policy.shard_by);
         let Some(before) = known.columns.as_ref().filter(|_| !is_known && is_own) else { continue };
-        let held = held_by_rows(&mut engine.target, target)?;
+        let held = held_by_rows(&mut engine.sessions.target, target)?;
         let there = known.target_columns.as_deref().unwrap_or_default();
         let clauses = clauses(before, there, source, target, &held);
         if !clauses.is_empty() {
@@ -83,17 +83,17 @@ pub fn bring_over(engine: &mut Engine, why: &Failure) -> Result<bool> {
         statements.extend(clauses.iter().map(|clause| format!("ALTER TABLE {} {clause}", target.name)));
     }
     if statements.is_empty() {
-        engine.target.run("ROLLBACK")?;
+        engine.sessions.target.run("ROLLBACK")?;
         return Ok(false);
     }
-    let done = lock(&mut engine.target, &changed)
-        .and_then(|()| Ok(engine.target.run(&statements.join("; ")).map(drop)?))
-        .and_then(|()| progress::store(&mut engine.target, id, &progress));
+    let done = lock(&mut engine.sessions.target, &changed)
+        .and_then(|()| Ok(engine.sessions.target.run(&statements.join("; ")).map(drop)?))
+        .and_then(|()| progress::store(&mut engine.sessions.target, id, &progress));
     if let Err(error) = done {
-        let _ = engine.target.run("ROLLBACK");
+        let _ = engine.sessions.target.run("ROLLBACK");
         return Err(refused(error, &statements.join("; "), why));
     }
-    engine.target.run("COMMIT")?;
+    engine.sessions.target.run("COMMIT")?;
     reach(injection_points::RESHAPE_REPLAYED)?;
     tell(engine, &statements);
     Ok(true)
@@ -101,7 +101,7 @@ pub fn bring_over(engine: &mut Engine, why: &Failure) -> Result<bool> {
 
 /// Records what was done in the split's history.
 pub fn tell(engine: &Engine, statements: &[String]) {
-    let plan = &engine.plan;
+    let plan = &engine.tenure.plan;
     let text = format!(
         "applied on shard \"{}\", as on shard \"{}\": {}",
         plan.target.shard_key,
@@ -114,10 +114,15 @@ pub fn tell(engine: &Engine, statements: &[String]) {
 /// Begins a transaction of the target in which its tables are to change: they have nothing that the mover must not
 /// run, for example an expression of a constraint, and nothing of the kind is added before its end.
 pub fn begin(engine: &mut Engine) -> Result<Vec<TableShape>> {
-    epoch::begin_as(&mut engine.target, engine.plan.id, Side::Target, engine.generation)?;
+    epoch::begin_as(
+        &mut engine.sessions.target,
+        engine.tenure.plan.id,
+        Side::Target,
+        engine.tenure.generation,
+    )?;
     locks::lock_target(engine)?;
-    let now = seen::look(&mut engine.target, &engine.plan, Side::Target)?;
-    untrusted_code::look_through(&mut engine.target, &engine.plan, Side::Target, now.code())?;
+    let now = seen::look(&mut engine.sessions.target, &engine.tenure.plan, Side::Target)?;
+    untrusted_code::look_through(&mut engine.sessions.target, &engine.tenure.plan, Side::Target, now.code())?;
     Ok(now.tables)
 }
 

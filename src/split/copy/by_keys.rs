@@ -46,12 +46,12 @@ pub enum LookedSpan {
 impl ByKeys {
     /// Returns None if rows are found by the predicate instead.
     pub fn of(engine: &Engine, position: usize) -> Option<ByKeys> {
-        let reader = &engine.reader;
-        if !engine.hashes_slowly || reader.server_version() < LISTS_ARE_HASHED {
+        let reader = &engine.sessions.reader;
+        if !engine.sessions.hashes_slowly || reader.server_version() < LISTS_ARE_HASHED {
             return None;
         }
         let has_utf8 = reader.server_encoding().is_some_and(|encoding| encoding == "UTF8");
-        ByKeys::new(&engine.plan.scope, &engine.tables[position].source_by, has_utf8)
+        ByKeys::new(&engine.tenure.plan.scope, &engine.tables[position].source_by, has_utf8)
     }
 
     fn new(scope: &Scope, column: &Column, has_utf8: bool) -> Option<ByKeys> {
@@ -96,13 +96,14 @@ impl ByKeys {
         leaf: &str,
         span: BlockSpan,
     ) -> Result<LookedSpan> {
-        let read = gather(&mut engine.reader, &[self.query(leaf, span)], MOST_BYTES, Bounds::unlimited())
-            .map_err(|(_, error)| collision::explain_of(engine, position, error))?;
+        let read =
+            gather(&mut engine.sessions.reader, &[self.query(leaf, span)], MOST_BYTES, Bounds::unlimited())
+                .map_err(|(_, error)| collision::explain_of(engine, position, error))?;
         let Gathered::All(read) = read else { return Ok(LookedSpan::TooMany) };
         let read = read.first().map_or(&[][..], Vec::as_slice);
         self.moving(read).ok_or_else(|| {
             let table = &engine.tables[position];
-            explain(OutOfScope::Unreadable, &engine.plan, &table.target.name).into()
+            explain(OutOfScope::Unreadable, &engine.tenure.plan, &table.target.name).into()
         })
     }
 

@@ -3,12 +3,14 @@
 use super::by_keys::{self, ByKeys, LookedSpan};
 use super::{collision, window};
 use crate::agent::error::Result;
+use crate::agent::state::epoch::Tenure;
 use crate::agent::state::progress::{CopyProgress, Cursor};
 use crate::guc;
 use crate::remote::copy::Copied;
 use crate::remote::pipe::{self, FailedPiece, Lane};
 use crate::split::blocks::{self, BlockSpan, Extent};
 use crate::split::engine::session_pair::SessionPair;
+use crate::split::engine::sessions::EngineSessions;
 use crate::split::engine::{Engine, scope_size};
 use std::time::{Duration, Instant};
 
@@ -91,8 +93,8 @@ impl Chunk {
     pub fn adapt(&self, engine: &mut Engine, progress: &mut CopyProgress, took: Duration, copied: &[Copied]) {
         if self.is_whole {
             let bytes = copied.iter().map(|copied| copied.bytes).sum();
-            progress.chunk_blocks = Some(engine.chunk_blocks);
-            engine.chunk_blocks = adapt(engine.chunk_blocks, took, bytes, self.keys);
+            progress.chunk_blocks = Some(engine.pace.chunk_blocks);
+            engine.pace.chunk_blocks = adapt(engine.pace.chunk_blocks, took, bytes, self.keys);
         }
     }
 }
@@ -111,7 +113,12 @@ pub fn copy_next(engine: &mut Engine, progress: &mut CopyProgress) -> Result<Opt
 /// query of each chunk has copied.
 pub fn copy(engine: &mut Engine, chunks: &[Chunk]) -> Result<Vec<Vec<Copied>>> {
     let of: Vec<Vec<(usize, String)>> = chunks.iter().map(Chunk::outs).collect();
-    let Engine { plan, reader, target, streams, tables, .. } = &mut *engine;
+    let Engine {
+        tenure: Tenure { plan, .. },
+        sessions: EngineSessions { reader, target, streams, .. },
+        tables,
+        ..
+    } = &mut *engine;
     let own = SessionPair { source: reader, target };
     let lanes = SessionPair::all(own, &mut streams.open).zip(&of).map(|(pair, outs)| {
         let pieces =
@@ -138,7 +145,8 @@ pub fn plan(engine: &mut Engine, progress: &CopyProgress, most: usize) -> Result
     let (mut next, has_others) = next_leaves(progress, MOST_TOGETHER.saturating_mul(most));
     let oids: Vec<&str> = next.iter().map(|next| next.oid.as_str()).collect();
     // The extents are read after S; they only choose the chunks.
-    let extents = if oids.is_empty() { Vec::new() } else { blocks::of_leaves(&mut engine.reader, &oids)? };
+    let extents =
+        if oids.is_empty() { Vec::new() } else { blocks::of_leaves(&mut engine.sessions.reader, &oids)? };
     let (mut chunks, mut at) = (Vec::new(), 0);
     while let (true, Some(first), Some(extent)) = (chunks.len() < most, next.get(at), extents.get(at)) {
         let short = short_ones(engine, &next[at..], &extents[at..]);
@@ -196,7 +204,7 @@ fn short_ones(engine: &Engine, next: &[NextLeaf], extents: &[Extent]) -> usize {
         sum += extent.blocks;
         bytes += extent.bytes;
         let is_little = sum <= MOST_SHORT_BLOCKS && bytes <= MOST_SHORT_BYTES;
-        next.from == 0 && extent.blocks <= SHORT_BLOCKS.min(engine.chunk_blocks) && is_little
+        next.from == 0 && extent.blocks <= SHORT_BLOCKS.min(engine.pace.chunk_blocks) && is_little
     };
     next.iter().zip(extents).take(MOST_TOGETHER).take_while(is_short).count()
 }
@@ -214,13 +222,14 @@ fn of_short<'a>(engine: &Engine, short: impl Iterator<Item = (&'a NextLeaf, &'a 
 /// Returns the next span of one leaf.
 fn of_span(engine: &mut Engine, next: &NextLeaf, extent: &Extent) -> Result<Chunk> {
     let Extent { name, blocks: total, .. } = extent;
-    engine.chunk_blocks = engine.chunk_blocks.min(extent.most_blocks());
-    let few = next.from == 0 && engine.chunk_blocks < *total && has_few_rows(engine, next.position, name)?;
+    engine.pace.chunk_blocks = engine.pace.chunk_blocks.min(extent.most_blocks());
+    let few =
+        next.from == 0 && engine.pace.chunk_blocks < *total && has_few_rows(engine, next.position, name)?;
     let by_keys = ByKeys::of(engine, next.position).filter(|_| !few && *total > SHORT_BLOCKS);
     let ChunkSpan { span, rows, keys } = match by_keys {
         Some(by_keys) => span_by_keys(engine, &by_keys, next, extent)?,
         None => {
-            let span = BlockSpan::next(next.from, engine.chunk_blocks, *total, few);
+            let span = BlockSpan::next(next.from, engine.pace.chunk_blocks, *total, few);
             ChunkSpan { span, rows: Some(predicate(engine, next.position)), keys: 0 }
         }
     };
@@ -244,12 +253,12 @@ fn span_by_keys(
     extent: &Extent,
 ) -> Result<ChunkSpan> {
     loop {
-        let span = BlockSpan::next(next.from, engine.chunk_blocks, extent.blocks, false);
+        let span = BlockSpan::next(next.from, engine.pace.chunk_blocks, extent.blocks, false);
         match by_keys.look(engine, next.position, &extent.name, span)? {
             LookedSpan::Keys(keys, rows) => return Ok(ChunkSpan { span, rows, keys }),
-            LookedSpan::TooMany if engine.chunk_blocks > MIN_BLOCKS => {
-                let blocks = engine.chunk_blocks.min(extent.blocks - next.from);
-                engine.chunk_blocks = (blocks / 2).max(MIN_BLOCKS);
+            LookedSpan::TooMany if engine.pace.chunk_blocks > MIN_BLOCKS => {
+                let blocks = engine.pace.chunk_blocks.min(extent.blocks - next.from);
+                engine.pace.chunk_blocks = (blocks / 2).max(MIN_BLOCKS);
             }
             LookedSpan::TooMany => {
                 return Ok(ChunkSpan { span, rows: Some(predicate(engine, next.position)), keys: 0 });
@@ -259,7 +268,7 @@ fn span_by_keys(
 }
 
 fn predicate(engine: &Engine, position: usize) -> String {
-    engine.plan.scope.predicate(&engine.tables[position].source_by, "t")
+    engine.tenure.plan.scope.predicate(&engine.tables[position].source_by, "t")
 }
 
 fn part_of(
@@ -284,7 +293,7 @@ fn part_of(
 
 fn has_few_rows(engine: &mut Engine, position: usize, leaf: &str) -> Result<bool> {
     let column = &engine.tables[position].source_by;
-    scope_size::is_small(&mut engine.reader, leaf, column, &engine.plan.scope)
+    scope_size::is_small(&mut engine.sessions.reader, leaf, column, &engine.tenure.plan.scope)
 }
 
 /// Returns the next chunk's size: the time of a step, or what the rate permits in it, or as many keys as are read at

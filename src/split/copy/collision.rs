@@ -97,8 +97,8 @@ fn whose(
         }
         CollidingRow::WithoutKey => "a row without a key".to_owned(),
         CollidingRow::Of(owner) => {
-            let entry = transaction(|| entry_of(&engine.plan.keyspace, owner));
-            let is_ours = entry.as_ref().is_some_and(|entry| engine.plan.entries.contains(entry));
+            let entry = transaction(|| entry_of(&engine.tenure.plan.keyspace, owner));
+            let is_ours = entry.as_ref().is_some_and(|entry| engine.tenure.plan.entries.contains(entry));
             if let Some((other, key)) = entry.and_then(|entry| split_of(engine, entry)) {
                 // The row goes, or changes, with the steps of that split.
                 return Err(SplitError::Retry(format!(
@@ -183,7 +183,7 @@ fn find(engine: &Engine, table: &SplitTable, key: (Vec<&str>, Vec<&str>)) -> Res
         .collect::<Option<Vec<String>>>();
     let Some(same) = same else { return Ok(CollidingRow::Unknown) };
     let values: Vec<Option<&str>> = values.into_iter().map(Some).collect();
-    let mut session = session::open_mover(&engine.plan, Side::Target, "collision")?;
+    let mut session = session::open_mover(&engine.tenure.plan, Side::Target, "collision")?;
     let query = format!(
         "SELECT {}::text FROM {} WHERE {} LIMIT 2",
         ident(&table.policy.shard_by),
@@ -194,7 +194,7 @@ fn find(engine: &Engine, table: &SplitTable, key: (Vec<&str>, Vec<&str>)) -> Res
     let rows = untrusted_code::reading_within(
         LONGEST_WAIT,
         &mut session,
-        &engine.plan,
+        &engine.tenure.plan,
         Side::Target,
         |session, _| Ok(session.query(&query, &values)?),
     )?;
@@ -217,19 +217,19 @@ fn entry_of(keyspace: &str, value: &str) -> Option<String> {
 
 /// Returns another active split that moves the entry.
 fn split_of(engine: &Engine, entry: String) -> Option<(i64, String)> {
-    transaction(|| in_use::split_of_keys(&engine.plan.keyspace, &[entry]))
-        .filter(|(split, _)| *split != engine.plan.id && !waits_for_us(engine, *split))
+    transaction(|| in_use::split_of_keys(&engine.tenure.plan.keyspace, &[entry]))
+        .filter(|(split, _)| *split != engine.tenure.plan.id && !waits_for_us(engine, *split))
 }
 
 /// Whether another split waits for this one. Splits that wait for each other's rows in a ring would wait for ever: the
 /// one that finds this reports it to its operator.
 fn waits_for_us(engine: &Engine, other: i64) -> bool {
-    transaction(|| in_use::waits_for(other, engine.plan.id))
+    transaction(|| in_use::waits_for(other, engine.tenure.plan.id))
 }
 
 /// Returns another active split with rows of the table on the target.
 fn split_of_table(engine: &Engine, table: &SplitTable) -> Option<i64> {
-    let plan = &engine.plan;
+    let plan = &engine.tenure.plan;
     transaction(|| in_use::split_of_table(&plan.keyspace, &table.policy.table_name, &plan.target, plan.id))
         .filter(|other| !waits_for_us(engine, *other))
 }

@@ -36,7 +36,7 @@ pub fn restart(engine: &Engine, progress: &CopyProgress, now: &Observation) -> O
             progress.server, now.server
         ));
     }
-    engine.counters.disagreement(progress.steps).map(str::to_owned)
+    engine.queue.counters.disagreement(progress.steps).map(str::to_owned)
 }
 
 /// Compares the source in S with what the target's rows stand for. A difference that prevents the copy from continuing
@@ -56,7 +56,7 @@ pub fn compare(engine: &Engine, progress: &CopyProgress, now: &Observation) -> R
         let change = match begins {
             true if known.leaves.is_empty() && has_none => LeavesChange::None,
             true => LeavesChange::Other,
-            false => changes(&engine.plan, table, shape, known)?,
+            false => changes(&engine.tenure.plan, table, shape, known)?,
         };
         if shape.leaves().iter().any(|leaf| !leaf.captured) && guc::capture() {
             found.uncaptured.push(position);

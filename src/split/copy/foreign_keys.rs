@@ -31,11 +31,11 @@ pub enum RowsLook {
 /// Checks, before a step is committed that leaves all of the scope's rows on the target, that none of them references
 /// a missing row. A step that completes the copy checks all rows, a later one those that its windows have changed.
 pub fn check_step(engine: &mut Engine, after: &CopyProgress, looked: &RowsLook) -> Result<()> {
-    if engine.watched.references.is_empty() || !after.is_copied() {
+    if engine.seen.watched.references.is_empty() || !after.is_copied() {
         return Ok(());
     }
-    for index in 0..engine.watched.references.len() {
-        let reference = &engine.watched.references[index];
+    for index in 0..engine.seen.watched.references.len() {
+        let reference = &engine.seen.watched.references[index];
         let Some(position) = reference.from_position else { continue };
         let is_own = |to: usize| reference.is_own && reference.to_position == Some(to);
         match looked {
@@ -56,26 +56,26 @@ pub fn check_step(engine: &mut Engine, after: &CopyProgress, looked: &RowsLook) 
 
 /// Checks all rows once more before a cutover, by the foreign keys that exist now.
 pub fn check_all(engine: &mut Engine) -> Result<()> {
-    engine.watch()?;
-    if engine.watched.references.is_empty() {
+    engine.seen.watch(&engine.tenure.plan, &mut engine.sessions, &engine.tables)?;
+    if engine.seen.watched.references.is_empty() {
         return Ok(());
     }
     let locks = locks::target_locks_with_referenced(engine);
-    let locked = engine.target.run(&format!("BEGIN; {locks}"));
+    let locked = engine.sessions.target.run(&format!("BEGIN; {locks}"));
     locked.map_err(|error| if is_gone(&error) { SplitError::renamed(&error) } else { error.into() })?;
     // A foreign key that was added since may reference tables that are not locked.
-    let locked = engine.watched.referenced();
-    engine.watch()?;
-    if engine.watched.referenced() != locked {
-        return Err(have_changed(&engine.target));
+    let locked = engine.seen.watched.referenced();
+    engine.seen.watch(&engine.tenure.plan, &mut engine.sessions, &engine.tables)?;
+    if engine.seen.watched.referenced() != locked {
+        return Err(have_changed(&engine.sessions.target));
     }
-    untrusted_code::require_none(&mut engine.target, &engine.plan, Side::Target)?;
-    for index in 0..engine.watched.references.len() {
-        if let Some(position) = engine.watched.references[index].from_position {
+    untrusted_code::require_none(&mut engine.sessions.target, &engine.tenure.plan, Side::Target)?;
+    for index in 0..engine.seen.watched.references.len() {
+        if let Some(position) = engine.seen.watched.references[index].from_position {
             check_reference(engine, index, position, None)?;
         }
     }
-    engine.target.run("COMMIT")?;
+    engine.sessions.target.run("COMMIT")?;
     Ok(())
 }
 
@@ -109,16 +109,16 @@ fn find_missing(
     position: usize,
     rows: Option<&str>,
 ) -> Result<Option<String>> {
-    let WatchedReferences { references, by } = &engine.watched;
+    let WatchedReferences { references, by } = &engine.seen.watched;
     let reference = &references[index];
     let Some(column) = by.get(position).and_then(Option::as_ref) else { return Ok(None) };
     let (rows, scope) = match rows {
         // The window's keys find these rows.
-        Some(window) => (window, engine.plan.scope.filter(column, "t")),
-        None => ("", engine.plan.scope.predicate(column, "t")),
+        Some(window) => (window, engine.tenure.plan.scope.filter(column, "t")),
+        None => ("", engine.tenure.plan.scope.predicate(column, "t")),
     };
     let join = reference.join("p", "t");
-    let moves = moves(&engine.plan, by, reference.to_position, "p");
+    let moves = moves(&engine.tenure.plan, by, reference.to_position, "p");
     if reference.can_lock {
         let lock = format!(
             "SELECT count(*) FROM (
@@ -126,7 +126,7 @@ fn find_missing(
                    FOR KEY SHARE) locked",
             reference.to, reference.from
         );
-        engine.target.run_within(&lock, Bounds::unlimited().stall)?;
+        engine.sessions.target.run_within(&lock, Bounds::unlimited().stall)?;
     }
     let query = format!(
         "SELECT {} FROM {} t {rows}
@@ -137,22 +137,22 @@ fn find_missing(
         reference.to,
         is_common(by, reference.to_position, &moves)
     );
-    let rows = engine.target.run_within(&query, Bounds::unlimited().stall)?;
+    let rows = engine.sessions.target.run_within(&query, Bounds::unlimited().stall)?;
     Ok(rows.scalar().map(str::to_owned))
 }
 
 /// Whether a reference table is referenced: the row was on its origin before the row that references it was on the
 /// source.
 fn is_to_follow(engine: &Engine, index: usize) -> bool {
-    let table = keyless(&engine.plan, Side::Target, &engine.watched.references[index]);
+    let table = keyless(&engine.tenure.plan, Side::Target, &engine.seen.watched.references[index]);
     table.is_some_and(|table| table.policy == Policy::Reference)
 }
 
 fn missing(engine: &Engine, index: usize, value: &str) -> SplitError {
-    let reference = &engine.watched.references[index];
+    let reference = &engine.seen.watched.references[index];
     let text = format!(
         "a moving row references a row that is not on shard \"{}\": {}",
-        engine.target.shard(),
+        engine.sessions.target.shard(),
         reference.text(value)
     );
     if is_to_follow(engine, index) {

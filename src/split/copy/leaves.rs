@@ -185,17 +185,22 @@ fn store(engine: &mut Engine, progress: &CopyProgress, lost: &[usize], now: &Obs
             table.target_leaves.get_or_insert_with(Vec::new).push(gone);
         }
     }
-    progress::store(&mut engine.target, engine.plan.id, &stored)?;
-    engine.target.run("COMMIT")?;
+    progress::store(&mut engine.sessions.target, engine.tenure.plan.id, &stored)?;
+    engine.sessions.target.run("COMMIT")?;
     Ok(())
 }
 
 /// Creates the TRUNCATE trigger of new leaves; the other triggers are clones.
 fn guard(engine: &mut Engine, position: usize, shape: &TableShape) -> Result<Vec<usize>> {
-    engine.target.run("ROLLBACK")?;
+    engine.sessions.target.run("ROLLBACK")?;
     if let Some(table) = engine.tables.get_mut(position) {
         table.target = shape.clone();
-        triggers::install(&mut engine.target, &engine.plan, std::slice::from_ref(table), Side::Target)?;
+        triggers::install(
+            &mut engine.sessions.target,
+            &engine.tenure.plan,
+            std::slice::from_ref(table),
+            Side::Target,
+        )?;
     }
     Err(SplitError::Retry(format!("the new partitions of {} on the target to be guarded", shape.name)))
 }
@@ -213,14 +218,14 @@ fn look_through(engine: &mut Engine, position: usize, shape: &TableShape, leaf: 
         ));
     }
     let column = &engine.tables[position].target_by;
-    match find_row(&mut engine.target, &engine.plan, column, &leaf.name, true)? {
+    match find_row(&mut engine.sessions.target, &engine.tenure.plan, column, &leaf.name, true)? {
         None => Ok(()),
         Some(stranger) => Err(problem(
             format!(
                 "partition {} was attached to table {} on shard \"{}\" with rows of key \"{}\", which is moving there",
                 leaf.name,
                 shape.name,
-                engine.target.shard(),
+                engine.sessions.target.shard(),
                 stranger.key
             ),
             "Detach it on the target and move these rows away. Then resume the split with the call that it stopped in, or roll it back.",
@@ -238,9 +243,9 @@ fn unguarded(engine: &Engine, shape: &TableShape, leaf: &Leaf) -> SplitError {
             format!("the guard of table {} was changed on the target while rows move into it", shape.name),
         )
         .detail(format!("triggers of {} now: {}", leaf.name, leaf.triggers.as_deref().unwrap_or("none")))
-        .hint(match engine.plan.reverse_of {
-            None => format!("{OF_STRANGERS} {}", from_the_beginning(engine.plan.id)),
-            Some(there) => gives_up(engine.plan.id, there),
+        .hint(match engine.tenure.plan.reverse_of {
+            None => format!("{OF_STRANGERS} {}", from_the_beginning(engine.tenure.plan.id)),
+            Some(there) => gives_up(engine.tenure.plan.id, there),
         }),
     )
 }
@@ -251,7 +256,7 @@ pub fn check_unchanged(engine: &mut Engine, progress: &CopyProgress) -> Result<(
     if !engine.tables.iter().any(|table| table.target.is_partitioned()) {
         return Ok(());
     }
-    let now = engine.seen.target.look(&mut engine.target, &engine.plan, Side::Target)?;
+    let now = engine.seen.target.look(&mut engine.sessions.target, &engine.tenure.plan, Side::Target)?;
     let same = now.tables.iter().zip(&progress.tables).all(|(shape, table)| {
         let known = table.target_leaves.as_deref().unwrap_or_default();
         known.len() == shape.leaves().len()
@@ -263,8 +268,8 @@ pub fn check_unchanged(engine: &mut Engine, progress: &CopyProgress) -> Result<(
     if same {
         return Ok(());
     }
-    engine.target.run("ROLLBACK")?;
-    engine.reader.run("ROLLBACK")?;
+    engine.sessions.target.run("ROLLBACK")?;
+    engine.sessions.reader.run("ROLLBACK")?;
     Err(SplitError::Retry("the target's partitions, which changed during a step".into()))
 }
 

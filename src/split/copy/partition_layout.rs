@@ -56,32 +56,33 @@ struct TargetPlace {
 /// Makes what is missing: all of it, or what is above these leaves of the source. Returns whether anything was made.
 /// The session of the target is in no transaction, before and afterwards.
 pub fn bring_over(engine: &mut Engine, leaves: Option<&BTreeSet<String>>) -> Result<bool> {
-    let here = tree(&mut engine.control, &TableNames::of(&engine.plan, Side::Source))?;
+    let here = tree(&mut engine.sessions.control, &TableNames::of(&engine.tenure.plan, Side::Source))?;
     if here.is_empty() {
         return Ok(false);
     }
     apply_ddl::begin(engine)?;
-    let there = tree(&mut engine.target, &TableNames::of(&engine.plan, Side::Target))?;
-    let is_plain = |position: usize| engine.plan.tables.get(position).is_some_and(|t| t.maps.is_empty());
+    let there = tree(&mut engine.sessions.target, &TableNames::of(&engine.tenure.plan, Side::Target))?;
+    let is_plain =
+        |position: usize| engine.tenure.plan.tables.get(position).is_some_and(|t| t.maps.is_empty());
     let wanted = leaves.map(|leaves| with_parents(&here, leaves));
     let is_wanted =
         |node: &TreeNode| is_plain(node.position) && wanted.as_ref().is_none_or(|w| w.contains(&node.oid));
     let statements = missing(&here, &there, is_wanted);
     if statements.is_empty() {
-        engine.target.run("ROLLBACK")?;
+        engine.sessions.target.run("ROLLBACK")?;
         return Ok(false);
     }
     // Writers of a table that this one references may queue behind the lock, so it is tried only briefly, and again.
-    let made = engine.target.run(&format!(
+    let made = engine.sessions.target.run(&format!(
         "SET LOCAL lock_timeout = '100ms'; SET LOCAL statement_timeout = '2s';
          SET LOCAL idle_in_transaction_session_timeout = '5s'; {}",
         statements.join("; ")
     ));
     if let Err(error) = made {
-        let _ = engine.target.run("ROLLBACK");
+        let _ = engine.sessions.target.run("ROLLBACK");
         return Err(error.into());
     }
-    engine.target.run("COMMIT")?;
+    engine.sessions.target.run("COMMIT")?;
     reach(injection_points::RESHAPE_PLACED)?;
     apply_ddl::tell(engine, &statements);
     Ok(true)
@@ -94,7 +95,7 @@ pub fn bring_new(engine: &mut Engine, leaves: &BTreeSet<String>) -> Result<()> {
         Ok(_) => Ok(()),
         Err(SplitError::Remote(error)) if !error.is_transient() => {
             let text = format!("partitions added on the source were refused on the target: {error}");
-            transaction(|| split::event_again(engine.plan.id, &text));
+            transaction(|| split::event_again(engine.tenure.plan.id, &text));
             Ok(())
         }
         Err(other) => Err(other),

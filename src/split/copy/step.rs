@@ -51,8 +51,8 @@ pub fn run(engine: &mut Engine) -> Result<StepOutcome> {
         remember_restart(engine, before, why)?;
         (before, there) = begin_target(engine, &now)?;
     }
-    apart::require(engine.reader.shard(), &now.tables)?;
-    apart::require(engine.target.shard(), &there.tables)?;
+    apart::require(engine.sessions.reader.shard(), &now.tables)?;
+    apart::require(engine.sessions.target.shard(), &there.tables)?;
     let lost = leaves::admit(engine, &mut before, &there)?;
     let mut differences = compare::compare(engine, &before, &now)?;
     differences.reset.extend(lost);
@@ -65,11 +65,11 @@ pub fn run(engine: &mut Engine) -> Result<StepOutcome> {
     let stands = outcome.progress.is_copied() && outcome.restarted.is_none();
     let compares = stands && concurrent::begin(engine, &outcome.progress)?;
     if outcome.is_empty() {
-        engine.target.send("ROLLBACK")?;
+        engine.sessions.target.send("ROLLBACK")?;
         if !compares {
-            engine.reader.run("COMMIT")?;
+            engine.sessions.reader.run("COMMIT")?;
         }
-        engine.target.finish()?;
+        engine.sessions.target.finish()?;
     } else {
         match outcome.round.take() {
             None if compares => commit::commit_and_read_on(engine, &mut outcome, &now)?,
@@ -90,30 +90,42 @@ pub fn observe_source(engine: &mut Engine) -> Result<Observation> {
 
 /// Observes the source after the locks, in one message.
 fn observe_source_after(engine: &mut Engine, locks: &str) -> Result<Observation> {
-    let mut questions = vec![consumed::asked(engine.plan.id)];
+    let mut questions = vec![consumed::asked(engine.tenure.plan.id)];
     // The target's progress shows later whether it has no more than that.
-    let known = engine.counted.take().map(|counted| counted.since);
+    let known = engine.queue.counted.take().map(|counted| counted.since);
     if let Some(since) = &known {
         questions.push(window::counting(engine, since)?);
     }
-    let look = engine.seen.source.statements(&mut engine.reader, &engine.plan, Side::Source)?;
+    let look =
+        engine.seen.source.statements(&mut engine.sessions.reader, &engine.tenure.plan, Side::Source)?;
     let message = format!("{locks}; {look}; {}", questions.join("; "));
-    let mut answers = engine.reader.run_for_each(&message)?.into_iter();
+    let mut answers = engine.sessions.reader.run_for_each(&message)?.into_iter();
     let looks = answers.next().unwrap_or_default();
-    let now = engine.seen.source.read(&mut engine.reader, &engine.plan, Side::Source, &looks)?;
+    let now =
+        engine.seen.source.read(&mut engine.sessions.reader, &engine.tenure.plan, Side::Source, &looks)?;
     let counters = answers.next().unwrap_or_default();
-    engine.counted = known.zip(answers.next()).map(|(since, rows)| Counted { since, rows: Some(rows) });
-    let looked = untrusted_code::look_through(&mut engine.reader, &engine.plan, Side::Source, now.code())?;
+    engine.queue.counted = known.zip(answers.next()).map(|(since, rows)| Counted { since, rows: Some(rows) });
+    let looked = untrusted_code::look_through(
+        &mut engine.sessions.reader,
+        &engine.tenure.plan,
+        Side::Source,
+        now.code(),
+    )?;
     if engine.seen.source.is_new() {
-        temporary::require_known(&mut engine.reader, &engine.plan, Side::Source, temporary::ALL)?;
+        temporary::require_known(
+            &mut engine.sessions.reader,
+            &engine.tenure.plan,
+            Side::Source,
+            temporary::ALL,
+        )?;
     }
     // In a cutover the target has been asked already, and its answer is still to be received. Code that is as it was
     // before the last step was looked through then, but the foreign keys are those of the last step.
-    engine.is_to_watch |= looked || engine.seen.source.is_new();
-    engine.parents = now.tables.iter().flat_map(|table| table.parents().to_vec()).collect();
-    engine.counters = consumed::read(engine.reader.shard(), &counters)?;
-    if let Some(split) = engine.plan.reverse_of {
-        reverse_preconditions::require_open(&mut engine.reader, split)?;
+    engine.seen.is_to_watch |= looked || engine.seen.source.is_new();
+    engine.seen.parents = now.tables.iter().flat_map(|table| table.parents().to_vec()).collect();
+    engine.queue.counters = consumed::read(engine.sessions.reader.shard(), &counters)?;
+    if let Some(split) = engine.tenure.plan.reverse_of {
+        reverse_preconditions::require_open(&mut engine.sessions.reader, split)?;
     }
     Ok(now)
 }
@@ -127,34 +139,46 @@ pub fn begin_target(engine: &mut Engine, source: &Observation) -> Result<(CopyPr
 
 /// Sends the first part of this, so that the source is asked meanwhile.
 pub fn send_begin_target(engine: &mut Engine) -> Result<()> {
-    let id = engine.plan.id;
-    let begin = epoch::begin_statements(id, Side::Target, engine.generation);
+    let id = engine.tenure.plan.id;
+    let begin = epoch::begin_statements(id, Side::Target, engine.tenure.generation);
     let locks = locks::target_locks_with_referenced(engine);
     // The structure of the tables is read under these locks, together with the cursors.
-    let look = engine.seen.target.statements(&mut engine.target, &engine.plan, Side::Target)?;
+    let look =
+        engine.seen.target.statements(&mut engine.sessions.target, &engine.tenure.plan, Side::Target)?;
     let message = format!("{begin}; {locks}; {}; {look}", progress::locked(id));
-    engine.target.send(&message)?;
+    engine.sessions.target.send(&message)?;
     Ok(())
 }
 
 pub fn finish_begin_target(engine: &mut Engine, source: &Observation) -> Result<(CopyProgress, Observation)> {
-    let outcome = engine.target.finish_for_each();
-    let answers = match epoch::begun(&mut engine.target, outcome) {
+    let outcome = engine.sessions.target.finish_for_each();
+    let answers = match epoch::begun(&mut engine.sessions.target, outcome) {
         Err(SplitError::Remote(error)) => return Err(watch_again(engine, error)),
         answers => answers?,
     };
     let [.., row, tables] = answers.as_slice() else { return Err(SplitError::Superseded) };
-    let progress = progress::read_from(&engine.target, &engine.plan, row)?;
-    let now = engine.seen.target.read(&mut engine.target, &engine.plan, Side::Target, tables)?;
-    let looked = untrusted_code::look_through(&mut engine.target, &engine.plan, Side::Target, now.code())?;
+    let progress = progress::read_from(&engine.sessions.target, &engine.tenure.plan, row)?;
+    let now =
+        engine.seen.target.read(&mut engine.sessions.target, &engine.tenure.plan, Side::Target, tables)?;
+    let looked = untrusted_code::look_through(
+        &mut engine.sessions.target,
+        &engine.tenure.plan,
+        Side::Target,
+        now.code(),
+    )?;
     if engine.seen.target.is_new() {
-        temporary::require_known(&mut engine.target, &engine.plan, Side::Target, temporary::ALL)?;
+        temporary::require_known(
+            &mut engine.sessions.target,
+            &engine.tenure.plan,
+            Side::Target,
+            temporary::ALL,
+        )?;
     }
-    if looked || engine.seen.target.is_new() || engine.is_to_watch {
-        let locked = engine.watched.referenced();
-        engine.watch()?;
-        if !engine.watched.referenced().is_subset(&locked) {
-            return Err(foreign_keys::have_changed(&engine.target));
+    if looked || engine.seen.target.is_new() || engine.seen.is_to_watch {
+        let locked = engine.seen.watched.referenced();
+        engine.seen.watch(&engine.tenure.plan, &mut engine.sessions, &engine.tables)?;
+        if !engine.seen.watched.referenced().is_subset(&locked) {
+            return Err(foreign_keys::have_changed(&engine.sessions.target));
         }
     }
     check_target(engine, &progress, source, &now)?;
@@ -166,10 +190,15 @@ fn watch_again(engine: &mut Engine, error: RemoteError) -> SplitError {
     if !is_gone(&error) {
         return error.into();
     }
-    let before = engine.watched.referenced();
-    let again = engine.target.run("ROLLBACK").map_err(SplitError::from).and_then(|_| engine.watch());
+    let before = engine.seen.watched.referenced();
+    let again = engine
+        .sessions
+        .target
+        .run("ROLLBACK")
+        .map_err(SplitError::from)
+        .and_then(|_| engine.seen.watch(&engine.tenure.plan, &mut engine.sessions, &engine.tables));
     match again {
-        Ok(()) if engine.watched.referenced() != before => SplitError::renamed(&error),
+        Ok(()) if engine.seen.watched.referenced() != before => SplitError::renamed(&error),
         Ok(()) => error.into(),
         Err(other) => other,
     }
@@ -188,7 +217,7 @@ fn check_target(
         let known = progress.tables.get(position).map_or("", |known| &known.target_structure);
         let before = [known, &table.target.structure()];
         let changed = before.iter().find(|before| !before.is_empty() && **before != after);
-        let policy = engine.plan.tables.get(position);
+        let policy = engine.tenure.plan.tables.get(position);
         let is_own = |column: &str| policy.is_some_and(|policy| computed::is_own(policy, column));
         let unkept = source.tables.get(position).and_then(|from| shape.unkept_promise(from, is_own));
         let (what, detail) = match (&shape.hazards, changed, unkept) {
@@ -215,8 +244,12 @@ fn check_target(
 /// Stores the reason of a restart before anything is announced on the source, whose counters show that the target does
 /// not fit them: with the next number they would fit again.
 fn remember_restart(engine: &mut Engine, before: CopyProgress, why: String) -> Result<()> {
-    progress::store(&mut engine.target, engine.plan.id, &CopyProgress { again: Some(why), ..before })?;
-    engine.target.run("COMMIT")?;
+    progress::store(
+        &mut engine.sessions.target,
+        engine.tenure.plan.id,
+        &CopyProgress { again: Some(why), ..before },
+    )?;
+    engine.sessions.target.run("COMMIT")?;
     reach(injection_points::RESTART_REMEMBERED)?;
     Ok(())
 }
@@ -228,21 +261,26 @@ fn capture_new_leaves(
     differences: Differences,
     now: &Observation,
 ) -> Result<StepOutcome> {
-    engine.target.run("ROLLBACK")?;
-    engine.reader.run("ROLLBACK")?;
-    if transaction(|| split::replays_ddl(engine.plan.id)) {
+    engine.sessions.target.run("ROLLBACK")?;
+    engine.sessions.reader.run("ROLLBACK")?;
+    if transaction(|| split::replays_ddl(engine.tenure.plan.id)) {
         // This comes first: once the partition is captured, nothing shows that it is new.
         let new = now.tables.iter().flat_map(TableShape::leaves).filter(|leaf| !leaf.captured);
         partition_layout::bring_new(engine, &new.map(|leaf| leaf.oid.clone()).collect())?;
     }
     let mut names = Vec::new();
     for position in differences.uncaptured {
-        let fresh = seen::look(&mut engine.control, &engine.plan, Side::Source)?;
+        let fresh = seen::look(&mut engine.sessions.control, &engine.tenure.plan, Side::Source)?;
         if let (Some(table), Some(shape)) =
             (engine.tables.get_mut(position), fresh.tables.into_iter().nth(position))
         {
             table.source = shape;
-            triggers::install(&mut engine.control, &engine.plan, std::slice::from_ref(table), Side::Source)?;
+            triggers::install(
+                &mut engine.sessions.control,
+                &engine.tenure.plan,
+                std::slice::from_ref(table),
+                Side::Source,
+            )?;
             names.push(table.source.name.clone());
         }
     }
@@ -259,14 +297,14 @@ pub fn apply(
 ) -> Result<StepOutcome> {
     let was_copied = progress.is_copied() && progress.snapshot.is_some();
     let mut restarted = differences.restart;
-    if restarted.is_none() && engine.counters.overflowed {
+    if restarted.is_none() && engine.queue.counters.overflowed {
         let all: Vec<usize> = (0..engine.tables.len()).collect();
         reverse_preconditions::require_proven(
-            &engine.plan,
+            &engine.tenure.plan,
             &all,
             "the queue of changes was full or its lease had expired",
         )?;
-        reads::require_none(engine.plan.id, COPIED_AGAIN)?;
+        reads::require_none(engine.tenure.plan.id, COPIED_AGAIN)?;
         tell_stopped(engine)?;
         drain_overflow(engine, &progress)?;
         return Err(SplitError::Retry(
@@ -275,9 +313,9 @@ pub fn apply(
     }
     let resets = tables_to_reset(&differences.reset, entries, restarted.is_some(), engine.tables.len());
     let replaced = restarted.as_deref().unwrap_or(REPLACED);
-    reverse_preconditions::require_proven(&engine.plan, &with_rows(&progress, &resets), replaced)?;
+    reverse_preconditions::require_proven(&engine.tenure.plan, &with_rows(&progress, &resets), replaced)?;
     if !resets.is_empty() || !differences.grown.is_empty() {
-        reads::require_none(engine.plan.id, COPIED_AGAIN)?;
+        reads::require_none(engine.tenure.plan.id, COPIED_AGAIN)?;
     }
     reset(engine, &mut progress, &resets, now, &mut restarted)?;
     progress.again = None;
@@ -303,7 +341,7 @@ pub fn apply(
         }
         round_trips += applied.round_trips;
     }
-    let lag = began.elapsed().saturating_sub(engine.distance * round_trips);
+    let lag = began.elapsed().saturating_sub(engine.sessions.distance * round_trips);
     progress.last_event_id = progress.last_event_id.saturating_add(changes);
     reach(injection_points::STEP_WINDOW)?;
     progress.snapshot = Some(now.snapshot.clone());
@@ -331,7 +369,7 @@ fn reset(
     now: &Observation,
     restarted: &mut Option<String>,
 ) -> Result<()> {
-    let key_identity = KeyIdentity::stored(progress, &engine.plan.scope, Side::Target);
+    let key_identity = KeyIdentity::stored(progress, &engine.tenure.plan.scope, Side::Target);
     for position in resets {
         let known = &progress.tables[*position];
         if !known.leaves.is_empty() {
@@ -366,12 +404,12 @@ fn tables_to_reset(differ: &[usize], entries: &[WindowEntries], all: bool, count
 fn copy_chunks(engine: &mut Engine, outcome: &mut StepOutcome) -> Result<()> {
     let began = Instant::now();
     let enough = guc::step_time() / 2;
-    if engine.chunk_blocks == 0 {
-        engine.chunk_blocks = outcome.progress.first_chunk(engine.generation);
+    if engine.pace.chunk_blocks == 0 {
+        engine.pace.chunk_blocks = outcome.progress.first_chunk(engine.tenure.generation);
     }
     if !outcome.progress.is_copied() {
-        engine.throttle.look(&mut engine.target, engine.plan.id)?;
-        if engine.throttle.reason().is_some() {
+        engine.pace.throttle.look(&mut engine.sessions.target, engine.tenure.plan.id)?;
+        if engine.pace.throttle.reason().is_some() {
             return Ok(());
         }
         outcome.round = streams::begin(engine, &outcome.progress)?;
@@ -392,26 +430,26 @@ fn copy_chunks(engine: &mut Engine, outcome: &mut StepOutcome) -> Result<()> {
 
 /// Records in the split's history why capture has stopped.
 fn tell_stopped(engine: &mut Engine) -> Result<()> {
-    let why = if engine.queue_bytes()? >= crate::guc::queue_max_bytes() {
+    let why = if engine.sessions.queue_bytes(&engine.tables)? >= crate::guc::queue_max_bytes() {
         "its queue was full (shardmaster.queue_max_size)"
     } else {
         "its lease had expired (shardmaster.capture_lease)"
     };
-    let shard = &engine.plan.source.shard_key;
+    let shard = &engine.tenure.plan.source.shard_key;
     let text = format!("the copy starts again: capture on shard \"{shard}\" had stopped, {why}");
-    transaction(|| split::event_again(engine.plan.id, &text));
+    transaction(|| split::event_again(engine.tenure.plan.id, &text));
     Ok(())
 }
 
 /// Restarts after an overflow: the queue did not take everything, so the target starts from nothing. It stores that
 /// first, then removes the marks, so that new writes are queued again.
 fn drain_overflow(engine: &mut Engine, before: &CopyProgress) -> Result<()> {
-    engine.target.run("ROLLBACK")?;
-    engine.reader.run("ROLLBACK")?;
-    let id = engine.plan.id;
-    epoch::begin_as(&mut engine.target, id, Side::Target, engine.generation)?;
+    engine.sessions.target.run("ROLLBACK")?;
+    engine.sessions.reader.run("ROLLBACK")?;
+    let id = engine.tenure.plan.id;
+    epoch::begin_as(&mut engine.sessions.target, id, Side::Target, engine.tenure.generation)?;
     let empty = CopyProgress {
-        steps: engine.counters.consumed,
+        steps: engine.queue.counters.consumed,
         draining: true,
         last_event_id: before.last_event_id,
         last_event_at: before.last_event_at,
@@ -429,36 +467,39 @@ fn drain_overflow(engine: &mut Engine, before: &CopyProgress) -> Result<()> {
             .collect(),
         ..CopyProgress::default()
     };
-    let key_identity = KeyIdentity::stored(before, &engine.plan.scope, Side::Target);
+    let key_identity = KeyIdentity::stored(before, &engine.tenure.plan.scope, Side::Target);
     for position in 0..engine.tables.len() {
         window::delete_scope(engine, position, &key_identity)?;
     }
-    progress::store(&mut engine.target, id, &empty)?;
-    engine.target.run("COMMIT")?;
+    progress::store(&mut engine.sessions.target, id, &empty)?;
+    engine.sessions.target.run("COMMIT")?;
     reach(injection_points::OVERFLOW_RESET)?;
     let queues: Vec<String> = engine.tables.iter().map(|t| queue::clear(&t.queue)).collect();
-    engine.control_transaction(&format!(
-        "{}; {}; {}",
-        queues.join("; "),
-        overflow::delete(id),
-        lease::renew(id)
-    ))?;
+    engine.sessions.control_transaction(
+        &engine.tenure,
+        &format!("{}; {}; {}", queues.join("; "), overflow::delete(id), lease::renew(id)),
+    )?;
     reach(injection_points::OVERFLOW_CLEARED)?;
     // A writer that finds the queue closed until here leaves a mark, and this is done once more.
-    engine.control.run(&queue::reopen(id))?;
+    engine.sessions.control.run(&queue::reopen(id))?;
     Ok(())
 }
 
 /// Ends the wait after an overflow. A transaction that saw a mark and skipped the queue may still be open: once all of
 /// them have ended, the next snapshot sees what they did, and the copy may begin.
 fn end_draining(engine: &mut Engine, mut progress: CopyProgress) -> Result<StepOutcome> {
-    engine.target.run("ROLLBACK")?;
-    engine.reader.run("ROLLBACK")?;
+    engine.sessions.target.run("ROLLBACK")?;
+    engine.sessions.reader.run("ROLLBACK")?;
     wait_for_holders(engine)?;
     progress.draining = false;
-    epoch::begin_as(&mut engine.target, engine.plan.id, Side::Target, engine.generation)?;
-    progress::store(&mut engine.target, engine.plan.id, &progress)?;
-    engine.target.run("COMMIT")?;
+    epoch::begin_as(
+        &mut engine.sessions.target,
+        engine.tenure.plan.id,
+        Side::Target,
+        engine.tenure.generation,
+    )?;
+    progress::store(&mut engine.sessions.target, engine.tenure.plan.id, &progress)?;
+    engine.sessions.target.run("COMMIT")?;
     Err(SplitError::Retry("the copy to start again: writers without a queue have ended".into()))
 }
 
@@ -473,12 +514,13 @@ fn wait_for_holders(engine: &mut Engine) -> Result<()> {
         if left.is_empty() {
             return Ok(());
         }
-        if transaction(|| row::read(engine.plan.id)).is_ok_and(|state| state.goal == Goal::RolledBack) {
+        if transaction(|| row::read(engine.tenure.plan.id)).is_ok_and(|state| state.goal == Goal::RolledBack)
+        {
             return Err(SplitError::Retry("the rollback that was asked for".into()));
         }
         wait::report(&format!(
             "transactions on shard \"{}\" that wrote while the queue was full to end: {}",
-            engine.plan.source.shard_key,
+            engine.tenure.plan.source.shard_key,
             left.join(", ")
         ));
         wait::sleep(Duration::from_millis(100));

@@ -4,6 +4,7 @@
 use super::collision;
 use crate::agent::error::{Result, SplitError};
 use crate::agent::scope;
+use crate::agent::state::epoch::Tenure;
 use crate::agent::state::progress::{CopyProgress, Cursor, TableProgress};
 use crate::agent::state::{consumed, queue};
 use crate::catalog::split::Plan;
@@ -16,6 +17,7 @@ use crate::remote::{Connection, RemoteError, number};
 use crate::split::copy::key_identity::KeyIdentity;
 use crate::split::copy::scope_filter::{ScopeFilter, explain};
 use crate::split::copy::small_batch::{self, Queries};
+use crate::split::engine::sessions::EngineSessions;
 use crate::split::engine::{Counted, Engine};
 use crate::split::table::SplitTable;
 
@@ -83,7 +85,7 @@ fn condition(progress: &CopyProgress) -> String {
 /// longer still.
 pub fn counting(engine: &mut Engine, since: &str) -> Result<String> {
     let query = counting_query(engine, &queue::is_new_since("$1"));
-    engine.reader.prepare(WINDOWS, &query)?;
+    engine.sessions.reader.prepare(WINDOWS, &query)?;
     Ok(alone(&format!("EXECUTE {WINDOWS}({})", literal(since))))
 }
 
@@ -106,7 +108,7 @@ fn counting_query(engine: &Engine, condition: &str) -> String {
 /// Counts the window of every table, in S, unless that was done already for the target's snapshot.
 pub fn count(engine: &mut Engine, progress: &CopyProgress) -> Result<Vec<WindowEntries>> {
     let since = progress.snapshot.as_deref();
-    let counted = engine.counted.take().filter(|counted| Some(counted.since.as_str()) == since);
+    let counted = engine.queue.counted.take().filter(|counted| Some(counted.since.as_str()) == since);
     let rows = match counted.and_then(|counted| counted.rows) {
         Some(rows) => rows,
         None => {
@@ -114,12 +116,12 @@ pub fn count(engine: &mut Engine, progress: &CopyProgress) -> Result<Vec<WindowE
                 Some(since) => counting(engine, since)?,
                 None => counting_query(engine, &queue::is_new(None)),
             };
-            engine.reader.run_for_each(&message)?.into_iter().next().unwrap_or_default()
+            engine.sessions.reader.run_for_each(&message)?.into_iter().next().unwrap_or_default()
         }
     };
     // This is for the next step: until something is committed the target stays at this snapshot.
-    engine.counted = since.map(|since| Counted { since: since.to_owned(), rows: None });
-    let shard = engine.reader.shard();
+    engine.queue.counted = since.map(|since| Counted { since: since.to_owned(), rows: None });
+    let shard = engine.sessions.reader.shard();
     let entries = |row: &Vec<Option<String>>| match row.as_slice() {
         [_, rows, newest, truncated] => Ok(WindowEntries {
             rows: number::count(shard, "the number of changes in a queue", rows.as_deref())?,
@@ -136,7 +138,7 @@ pub fn count(engine: &mut Engine, progress: &CopyProgress) -> Result<Vec<WindowE
     if counted.len() != engine.tables.len() {
         return Err(RemoteError::no_number(shard, "the number of queues", &counted.len().to_string()).into());
     }
-    if let Some(filled) = &mut engine.filled {
+    if let Some(filled) = &mut engine.queue.filled {
         filled.extend((0..counted.len()).filter(|position| counted[*position].rows > 0));
     }
     Ok(counted)
@@ -190,7 +192,7 @@ pub fn apply(engine: &mut Engine, batch: &WindowBatch, progress: &CopyProgress) 
     for position in &batch.tables {
         let Some(below) = copied_rows(&progress.tables[*position]) else { continue };
         let table = &engine.tables[*position];
-        queries.push(window_queries(&engine.plan, *position, table, [&condition, &below]));
+        queries.push(window_queries(&engine.tenure.plan, *position, table, [&condition, &below]));
     }
     let are_few = small_batch::are(batch.rows, engine);
     let is_few = |query: &Queries| are_few && small_batch::is_for(&engine.tables[query.of]);
@@ -208,11 +210,13 @@ pub fn apply(engine: &mut Engine, batch: &WindowBatch, progress: &CopyProgress) 
 /// Copies windows by COPY, whatever they contain. Returns the number of changed keys of each table.
 fn copy_all(engine: &mut Engine, batch: &WindowBatch, queries: &[Queries]) -> Result<Vec<u64>> {
     // In a cutover that session's answer to an announcement is still to be received, and writers wait.
-    if !batch.is_small() && engine.announced.is_none() && !engine.mode.is_last() {
+    if !batch.is_small() && engine.queue.announced.is_none() && !engine.mode.is_last() {
         measure(engine, queries)?;
     }
     let limit = engine.mode.most_bytes();
-    let Engine { plan, reader, target, tables, .. } = &mut *engine;
+    let Engine {
+        tenure: Tenure { plan, .. }, sessions: EngineSessions { reader, target, .. }, tables, ..
+    } = &mut *engine;
     // Parallel processes would take the source's resources from its clients, and do not make a COPY faster beside the
     // target's own work.
     let before = if batch.is_small() { "" } else { "SET LOCAL max_parallel_workers_per_gather = 0; " };
@@ -235,7 +239,7 @@ fn copy_all(engine: &mut Engine, batch: &WindowBatch, queries: &[Queries]) -> Re
 /// million rows were looked up one by one. Queues whose keys have an order of their own are left out.
 fn measure(engine: &mut Engine, queries: &[Queries]) -> Result<()> {
     for table in queries.iter().map(|query| &engine.tables[query.of]).filter(|table| table.has_plain_key()) {
-        engine.control.run(&queue::analyze(&table.queue))?;
+        engine.sessions.control.run(&queue::analyze(&table.queue))?;
     }
     Ok(())
 }
@@ -326,26 +330,26 @@ pub fn delete_scope(engine: &mut Engine, position: usize, key_identity: &KeyIden
     if let Some(what) = key_identity.change(&table.target, &table.policy.shard_by) {
         return Err(told_otherwise(engine, position, &what));
     }
-    if let Some(there) = engine.plan.reverse_of {
-        engine.target.run(&consumed::purge(there))?;
+    if let Some(there) = engine.tenure.plan.reverse_of {
+        engine.sessions.target.run(&consumed::purge(there))?;
     }
     let table = &engine.tables[position];
-    engine.target.run(&format!(
+    engine.sessions.target.run(&format!(
         "DELETE FROM {} t WHERE {}",
         table.target_only(),
-        engine.plan.scope.predicate(&table.target_by, "t")
+        engine.tenure.plan.scope.predicate(&table.target_by, "t")
     ))?;
-    if key_identity.is_still(&mut engine.target, &table.target, &table.policy.shard_by)? {
+    if key_identity.is_still(&mut engine.sessions.target, &table.target, &table.policy.shard_by)? {
         return Ok(());
     }
-    engine.target.run("ROLLBACK")?;
-    engine.reader.run("ROLLBACK")?;
+    engine.sessions.target.run("ROLLBACK")?;
+    engine.sessions.reader.run("ROLLBACK")?;
     Err(SplitError::Retry(format!("names that have just changed in {} on the target", table.target.name)))
 }
 
 /// Returns the error for a table whose copies cannot be distinguished from rows of others.
 fn told_otherwise(engine: &Engine, position: usize, what: &str) -> SplitError {
-    let (table, target) = (&engine.tables[position].target.name, &engine.plan.target.shard_key);
+    let (table, target) = (&engine.tables[position].target.name, &engine.tenure.plan.target.shard_key);
     SplitError::failed(
         SqlState::NOT_IN_STATE,
         format!(
@@ -357,11 +361,12 @@ fn told_otherwise(engine: &Engine, position: usize, what: &str) -> SplitError {
 
 /// Returns the statements that remove what S has seen from the queues.
 pub fn consume(engine: &Engine, snapshot: &str, step: i64) -> String {
-    let may_hold = |position: usize| engine.filled.as_ref().is_none_or(|filled| filled.contains(&position));
+    let may_hold =
+        |position: usize| engine.queue.filled.as_ref().is_none_or(|filled| filled.contains(&position));
     let queues = engine.tables.iter().enumerate().filter(|(position, _)| may_hold(*position));
     let mut statements: Vec<String> =
         queues.map(|(_, table)| queue::consume(&table.queue, snapshot)).collect();
-    statements.push(consumed::give_away(engine.plan.id, step, snapshot));
+    statements.push(consumed::give_away(engine.tenure.plan.id, step, snapshot));
     statements.join("; ")
 }
 

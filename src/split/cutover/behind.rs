@@ -33,11 +33,12 @@ pub struct FenceAnswers {
 /// for changes that must not have been made since S_f, to the target for what would refuse the returning keys, to both
 /// for the positions of the sequences.
 pub fn questions(engine: &mut Engine, asked: &FenceQuestions, snapshot: &str) -> Result<CommitQuestions> {
-    let [of_source, of_target] = asked.sequences.questions(&mut engine.control, &mut engine.target)?;
+    let [of_source, of_target] =
+        asked.sequences.questions(&mut engine.sessions.control, &mut engine.sessions.target)?;
     let (unseen, heir) = (source::unseen(snapshot), heir_query(engine));
     Ok(CommitQuestions {
         source: format!("{unseen}; {heir}; {of_source}"),
-        target: format!("{of_target}; {}", asked.guards.questions(&engine.plan)),
+        target: format!("{of_target}; {}", asked.guards.questions(&engine.tenure.plan)),
     })
 }
 
@@ -48,17 +49,17 @@ pub fn read(engine: &Engine, asked: &FenceQuestions, answers: CommitAnswers) -> 
         Some(before) => Ok(rows.split_off(before)),
         None => Err(RemoteError::unreadable(of.shard(), "what it was asked behind the fence")),
     };
-    let of_source = last(&mut source, of_sequences, &engine.control)?;
-    let behind = last(&mut source, 2, &engine.control)?;
+    let of_source = last(&mut source, of_sequences, &engine.sessions.control)?;
+    let behind = last(&mut source, 2, &engine.sessions.control)?;
     let of = |number: usize| behind.get(number).and_then(Rows::scalar);
-    let left = number::count(engine.control.shard(), source::UNSEEN, of(0))?;
+    let left = number::count(engine.sessions.control.shard(), source::UNSEEN, of(0))?;
     require_queue_is_empty(engine, left)?;
     if let Some(heir) = of(1) {
         return Err(has_heir(engine, heir));
     }
-    let of_guards = last(&mut target, asked.guards.answers(), &engine.target)?;
-    let guards = asked.guards.read(&engine.plan, &of_guards);
-    let of_target = last(&mut target, of_sequences, &engine.target)?;
+    let of_guards = last(&mut target, asked.guards.answers(), &engine.sessions.target)?;
+    let guards = asked.guards.read(&engine.tenure.plan, &of_guards);
+    let of_target = last(&mut target, of_sequences, &engine.sessions.target)?;
     Ok(FenceAnswers { source: of_source, target: of_target, guards, heard })
 }
 
@@ -84,7 +85,7 @@ fn require_queue_is_empty(engine: &Engine, left: i64) -> Result<()> {
     Err(SplitError::Failed(
         Failure::new(
             SqlState::INTERNAL,
-            format!("split {}: {left} changes were queued behind the fence", engine.plan.id),
+            format!("split {}: {left} changes were queued behind the fence", engine.tenure.plan.id),
         )
         .hint("The cutover was undone and nothing is lost. Please report this."),
     ))
@@ -105,7 +106,7 @@ fn heir_query(engine: &Engine) -> String {
 fn has_heir(engine: &Engine, heir: &str) -> SplitError {
     SplitError::failed(
         SqlState::NOT_IN_STATE,
-        format!("{heir} on shard \"{}\": its rows would stay there", engine.plan.source.shard_key),
+        format!("{heir} on shard \"{}\": its rows would stay there", engine.tenure.plan.source.shard_key),
         "Use partitions, or move the rows into the table. Then call shard_split_cutover again.",
     )
 }

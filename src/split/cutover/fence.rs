@@ -26,7 +26,7 @@ pub fn table_holders(engine: &mut Engine) -> Result<String> {
         .iter()
         .flat_map(|t| t.source.leaves().iter().map(|leaf| leaf.oid.clone()).chain(t.source.oid.clone()))
         .collect();
-    let rows = engine.control.run(&format!(
+    let rows = engine.sessions.control.run(&format!(
         "SELECT string_agg(DISTINCT format('%s by %s', l.relation::regclass, {SESSION} || {OPEN_FOR}), '; ')
            FROM pg_locks l LEFT JOIN pg_stat_activity a ON a.pid = l.pid
           WHERE l.relation IN ({}) AND l.mode IN ('AccessExclusiveLock', 'ExclusiveLock', 'ShareRowExclusiveLock', 'ShareLock',
@@ -35,16 +35,16 @@ pub fn table_holders(engine: &mut Engine) -> Result<String> {
         tables.join(", ")
     ))?;
     let holders = rows.scalar().unwrap_or("a transaction that has ended meanwhile").to_owned();
-    Ok(format!("a lock on shard \"{}\": {holders}", engine.plan.source.shard_key))
+    Ok(format!("a lock on shard \"{}\": {holders}", engine.tenure.plan.source.shard_key))
 }
 
 /// Opens a session that can hold the fence.
 pub fn open(engine: &mut Engine) -> Result<Connection> {
-    let mut fence = session::open_mover(&engine.plan, Side::Source, "fence")?;
+    let mut fence = session::open_mover(&engine.tenure.plan, Side::Source, "fence")?;
     fence.end_by_itself();
-    session::require_one_server(&fence, &engine.reader)?;
-    session::require_one_server(&fence, &engine.control)?;
-    epoch::register(&mut fence, &engine.plan, Side::Source)?;
+    session::require_one_server(&fence, &engine.sessions.reader)?;
+    session::require_one_server(&fence, &engine.sessions.control)?;
+    epoch::register(&mut fence, &engine.tenure.plan, Side::Source)?;
     Ok(fence)
 }
 
@@ -81,11 +81,11 @@ fn try_once(
     tables: Option<&str>,
 ) -> Result<Option<String>> {
     if let Some(tables) = tables {
-        engine.reader.send(tables)?;
+        engine.sessions.reader.send(tables)?;
     }
-    let barrier = fence.run(&attempt(engine.plan.id, deadline));
+    let barrier = fence.run(&attempt(engine.tenure.plan.id, deadline));
     let tables = match tables {
-        Some(_) => engine.reader.finish(),
+        Some(_) => engine.sessions.reader.finish(),
         None => Ok(Rows::default()),
     };
     let (in_the_way, failed) = match (tables, barrier) {
@@ -106,7 +106,7 @@ fn try_once(
     if !is_there_still {
         return Err(SplitError::Retry(reason));
     }
-    engine.reader.run("ROLLBACK")?;
+    engine.sessions.reader.run("ROLLBACK")?;
     Ok(Some(reason))
 }
 
@@ -185,7 +185,7 @@ pub fn release_with(
 /// Returns the text of `waiting_for`: the sessions that keep the fence from being taken.
 pub fn holders_text(engine: &mut Engine) -> Result<String> {
     let holders: Vec<String> = holders(engine)?.into_iter().map(|h| h.text).collect();
-    let shard = engine.plan.source.shard_key.clone();
+    let shard = engine.tenure.plan.source.shard_key.clone();
     Ok(if holders.is_empty() {
         format!("open transactions of writers on shard \"{shard}\"")
     } else {

@@ -29,6 +29,7 @@ use crate::agent::error::{Result, SplitError};
 use crate::agent::shape::Observation;
 use crate::agent::state::decision::{Decided, EarlierDecisions};
 use crate::agent::state::epoch;
+use crate::agent::state::epoch::Tenure;
 use crate::agent::state::progress::CopyProgress;
 use crate::agent::state::side::{self, Version};
 use crate::catalog::split::{self, Plan};
@@ -42,6 +43,7 @@ use crate::server::retry::{self, Attempt, Backoff};
 use crate::server::standby::{self, Standby};
 use crate::server::txn::{transaction, try_transaction, with_lock_timeout};
 use crate::server::{instance, wait};
+use crate::split::engine::sessions::EngineSessions;
 use crate::split::engine::{StepMode, holders, locks};
 use crate::split::{aborted, phases, reverse_preconditions, untrusted_code};
 use crate::words::counted;
@@ -76,13 +78,13 @@ pub fn run(engine: &mut Engine, aim: Aim, limit: Duration) -> Result<Option<Rehe
     let mut held = None;
     let outcome = steps(engine, &mut is, &mut held, aim, limit);
     if is == FencedSource::Fenced && !matches!(outcome, Ok(None)) {
-        engine.set_deadline(Some(Instant::now() + TO_ASK));
+        engine.sessions.set_deadline(Some(Instant::now() + TO_ASK));
         // If this does not succeed, recovery does it.
-        let _ = source::reopen(&mut engine.control, engine.plan.id, engine.generation);
+        let _ = source::reopen(&mut engine.sessions.control, engine.tenure.plan.id, engine.tenure.generation);
         drop(held);
         // Otherwise it would count as changes that the target lacks, until the next ones come.
-        if let Some(owed) = engine.owed.take() {
-            let _ = engine.control_transaction(&owed);
+        if let Some(owed) = engine.queue.owed.take() {
+            let _ = engine.sessions.control_transaction(&engine.tenure, &owed);
         }
         reach(injection_points::CUTOVER_REOPENED)?;
     }
@@ -112,14 +114,16 @@ fn steps(
     let raised_by = Instant::now() + guc::cutover_timeout();
     let sequences = sequences::raise(engine, Ahead::Plenty, raised_by).map_err(aborted::deadline_passed)?;
     source::prepare_unseen(engine)?;
-    let mut asked =
-        FenceQuestions { sequences, guards: old_guards::GuardQuestions::prepare(&mut engine.target)? };
+    let mut asked = FenceQuestions {
+        sequences,
+        guards: old_guards::GuardQuestions::prepare(&mut engine.sessions.target)?,
+    };
     let fence = held.insert(fence::open(engine)?);
 
     let deadline = Instant::now() + limit;
     // At the deadline, the sessions that delay the cutover are still to be asked for.
     fence.set_deadline(Some(deadline + TO_ASK));
-    engine.set_deadline(Some(deadline + TO_ASK));
+    engine.sessions.set_deadline(Some(deadline + TO_ASK));
     disable_routes(engine, aim, deadline)?;
     let began = Instant::now();
     reach(injection_points::CUTOVER_DISABLED)?;
@@ -145,9 +149,9 @@ fn steps(
         return Ok(Some(Rehearsed { began, waited_for }));
     }
     let (version, standby) =
-        decide_by(deadline, &engine.plan, engine.generation, outcome.progress.last_event_id)?;
+        decide_by(deadline, &engine.tenure.plan, engine.tenure.generation, outcome.progress.last_event_id)?;
     *is = FencedSource::Left;
-    engine.set_deadline(None);
+    engine.sessions.set_deadline(None);
     reach(injection_points::CUTOVER_DECIDED)?;
     follow_sequences(engine, &mut asked)?;
     open::open_and_consume(engine, version, found)?;
@@ -155,13 +159,13 @@ fn steps(
     move_and_release(engine, fence, version)?;
     reach(injection_points::CUTOVER_MOVED)?;
     *held = None;
-    record_moved(&engine.plan, Some(began.elapsed()));
-    tell_waited_for(engine.plan.id, waited_for.as_deref());
+    record_moved(&engine.tenure.plan, Some(began.elapsed()));
+    tell_waited_for(engine.tenure.plan.id, waited_for.as_deref());
     transaction(|| {
         standby::commit_alone();
-        split_progress::last_event(engine.plan.id, outcome.progress.last_event_at);
+        split_progress::last_event(engine.tenure.plan.id, outcome.progress.last_event_at);
         if standby == Standby::Unknown {
-            split::event(engine.plan.id, None, None, ALONE);
+            split::event(engine.tenure.plan.id, None, None, ALONE);
         }
     });
     Ok(None)
@@ -170,7 +174,7 @@ fn steps(
 /// Up to here no lock keeps clients from drawing from the source's sequences.
 fn follow_sequences(engine: &mut Engine, asked: &mut FenceQuestions) -> Result<()> {
     if let Some(reason) = asked.sequences.follow(engine)? {
-        sequences::tell(engine.plan.id, &reason);
+        sequences::tell(engine.tenure.plan.id, &reason);
     }
     Ok(())
 }
@@ -191,7 +195,7 @@ pub fn be_ready(engine: &mut Engine) -> Result<()> {
     const PAUSES: Backoff = Backoff::new(Duration::from_millis(100), Duration::from_millis(100));
     let deadline = Instant::now() + guc::cutover_timeout();
     let _status = wait::status_scope();
-    unregistered::require_none_before_cutover(&mut engine.control, &engine.plan)?;
+    unregistered::require_none_before_cutover(&mut engine.sessions.control, &engine.tenure.plan)?;
     since_check::require_as_checked(engine)?;
     let asked = transaction(reference::now);
     let mut waited_for = None;
@@ -201,7 +205,7 @@ pub fn be_ready(engine: &mut Engine) -> Result<()> {
         Ok(Attempt::Waits(reason))
     })?;
     is_ready.map_err(|reason| SplitError::Aborted(aborted::because(&reason)))?;
-    tell_waited_for(engine.plan.id, waited_for.as_deref());
+    tell_waited_for(engine.tenure.plan.id, waited_for.as_deref());
     Ok(())
 }
 
@@ -216,7 +220,7 @@ fn not_ready(engine: &mut Engine, asked: Option<TimestampWithTimeZone>) -> Resul
         other => other?,
     };
     if let Some(why) = &outcome.restarted {
-        transaction(|| split::event_again(engine.plan.id, &format!("the copy starts again: {why}")));
+        transaction(|| split::event_again(engine.tenure.plan.id, &format!("the copy starts again: {why}")));
     }
     if !outcome.progress.is_copied() {
         // The backfill does that, and faster than attempts at a cutover.
@@ -230,14 +234,19 @@ fn not_ready(engine: &mut Engine, asked: Option<TimestampWithTimeZone>) -> Resul
     }
     // What clients have seen on the source by now they see on the target.
     let reference = asked.and_then(|asked| {
-        transaction(|| reference::holds_up(&engine.plan.keyspace, &engine.plan.target.shard_key, asked))
+        transaction(|| {
+            reference::holds_up(&engine.tenure.plan.keyspace, &engine.tenure.plan.target.shard_key, asked)
+        })
     });
     if reference.is_some() {
         return Ok(reference);
     }
     let old = holders::holders(engine)?.into_iter().find(|holder| holder.old);
     Ok(old.map(|holder| {
-        format!("a writer's transaction on shard \"{}\": {}", engine.plan.source.shard_key, holder.text)
+        format!(
+            "a writer's transaction on shard \"{}\": {}",
+            engine.tenure.plan.source.shard_key, holder.text
+        )
     }))
 }
 
@@ -260,9 +269,9 @@ const LATELY: Duration = Duration::from_millis(20);
 /// asks both once more.
 fn require_both(engine: &mut Engine, heard: Instant) -> Result<()> {
     if heard.elapsed() > LATELY {
-        engine.target.send("SELECT 1")?;
-        engine.control.run("SELECT 1")?;
-        engine.target.finish()?;
+        engine.sessions.target.send("SELECT 1")?;
+        engine.sessions.control.run("SELECT 1")?;
+        engine.sessions.target.finish()?;
     }
     Ok(())
 }
@@ -271,8 +280,8 @@ fn require_both(engine: &mut Engine, heard: Instant) -> Result<()> {
 ///    master's synchronous standby is away, this shows it before writers are blocked.
 fn disable_routes(engine: &Engine, aim: Aim, deadline: Instant) -> Result<()> {
     let ((), standby) = on_master::by(deadline, || {
-        let state = row::lock(engine.plan.id)?;
-        if state.generation != engine.generation {
+        let state = row::lock(engine.tenure.plan.id)?;
+        if state.generation != engine.tenure.generation {
             return Err(SplitError::Superseded);
         }
         // Requests of the operator count up to here.
@@ -283,16 +292,20 @@ fn disable_routes(engine: &Engine, aim: Aim, deadline: Instant) -> Result<()> {
         if !phases::is_before_decision(state.phase) || !is_asked_for {
             return Err(SplitError::Retry("the cutover to be requested again".into()));
         }
-        change::set_moving(&engine.plan.keyspace, &engine.plan.entries, &engine.plan.target.shard_key)?;
+        change::set_moving(
+            &engine.tenure.plan.keyspace,
+            &engine.tenure.plan.entries,
+            &engine.tenure.plan.target.shard_key,
+        )?;
         // If it is too late, no writer is kept waiting.
         if Instant::now() > deadline {
-            let routes = counted(engine.plan.entries.len(), "route", "routes");
+            let routes = counted(engine.tenure.plan.entries.len(), "route", "routes");
             return Err(SplitError::Aborted(aborted::because(&format!(
                 "the master, which had {routes} to disable"
             ))));
         }
         // Writers wait from this time on.
-        split_state::cutover::step(engine.plan.id, CutoverStep::Disabled);
+        split_state::cutover::step(engine.tenure.plan.id, CutoverStep::Disabled);
         Ok(())
     })?;
     match standby {
@@ -311,8 +324,8 @@ fn is_asked_for_now(state: &SplitState) -> bool {
 /// 3. Sets the state that writers read once they have the lock. If the fence is still held, which is checked from now
 ///    on, no writer has read the earlier state.
 pub fn close_fence(engine: &mut Engine) -> Result<()> {
-    let (id, generation) = (engine.plan.id, engine.generation);
-    let control = &mut engine.control;
+    let (id, generation) = (engine.tenure.plan.id, engine.tenure.generation);
+    let control = &mut engine.sessions.control;
     if !epoch::change(control, id, generation, &side::FENCE, Version::None)? {
         return Err(SplitError::Retry("the state of the source to be cleared up".into()));
     }
@@ -327,12 +340,12 @@ fn apply_last_window(
     asked: &FenceQuestions,
     deadline: Instant,
 ) -> Result<(StepOutcome, FenceAnswers)> {
-    let locked = engine.parents.clone();
+    let locked = engine.seen.parents.clone();
     fence::ask_whether_held(fence, deadline)?;
     step::send_begin_target(engine)?;
     let now = step::observe_source(engine)?;
     fence::take_whether_held(fence)?;
-    if engine.parents != locked {
+    if engine.seen.parents != locked {
         return Err(SplitError::Retry("the partitions of the source, which have just changed".into()));
     }
     let (mut before, there) = step::finish_begin_target(engine, &now)?;
@@ -433,17 +446,18 @@ fn write_decision(plan: &Plan, generation: i64, last_event_id: i64, version: Opt
 /// 6. Makes the source refuse its clients for good; writers that waited for the lock read this now. It is retried for
 ///    ever.
 pub fn move_source(engine: &mut Engine, version: i64) -> Result<()> {
-    let (id, generation) = (engine.plan.id, engine.generation);
-    let earlier = EarlierDecisions::before(&engine.plan, version);
-    let decided = Version::Is(Decided::of(&engine.plan, version, &earlier));
-    epoch::change(&mut engine.control, id, generation, &side::MOVE, decided)?;
+    let (id, generation) = (engine.tenure.plan.id, engine.tenure.generation);
+    let earlier = EarlierDecisions::before(&engine.tenure.plan, version);
+    let decided = Version::Is(Decided::of(&engine.tenure.plan, version, &earlier));
+    epoch::change(&mut engine.sessions.control, id, generation, &side::MOVE, decided)?;
     Ok(())
 }
 
 /// Does this in the session whose lock writers wait for, if it still has the lock: they read the new state once that
 /// commit releases them.
 fn move_and_release(engine: &mut Engine, fence: &mut Connection, version: i64) -> Result<()> {
-    let Engine { reader, plan, generation, .. } = &mut *engine;
+    let Engine { sessions: EngineSessions { reader, .. }, tenure: Tenure { plan, generation, .. }, .. } =
+        &mut *engine;
     let earlier = EarlierDecisions::before(plan, version);
     let decided = Version::Is(Decided::of(plan, version, &earlier));
     if fence::release_with(fence, reader, plan, *generation, &side::MOVE, decided) {

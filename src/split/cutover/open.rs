@@ -17,27 +17,31 @@ use crate::split::engine::Engine;
 /// 5b. Opens the target: clients may write there. Guards that would refuse keys which return are released by the same
 /// commit: until it, a split that is undone after all finds them unchanged. It is retried for ever.
 pub fn open_target(engine: &mut Engine, version: i64) -> Result<()> {
-    let guards = old_guards::find(&mut engine.target, &engine.plan)?;
+    let guards = old_guards::find(&mut engine.sessions.target, &engine.tenure.plan)?;
     open_with(engine, version, &guards)
 }
 
 /// Opens the target right after the decision. Meanwhile the source removes the copied changes from its queues; a
 /// failure of that does not keep the target closed.
 pub fn open_and_consume(engine: &mut Engine, version: i64, found: FenceAnswers) -> Result<()> {
-    let sent = engine.owed.take().map(|statements| engine.send_control_transaction(&statements));
+    let sent = engine
+        .queue
+        .owed
+        .take()
+        .map(|statements| engine.sessions.send_control_transaction(&engine.tenure, &statements));
     match found.guards {
         Some(guards) => open_with(engine, version, &guards)?,
         None => open_target(engine, version)?,
     }
     match sent {
-        Some(sent) => sent.and_then(|()| engine.take_control_transaction()),
+        Some(sent) => sent.and_then(|()| engine.sessions.take_control_transaction()),
         None => Ok(()),
     }
 }
 
 fn open_with(engine: &mut Engine, version: i64, guards: &OldGuards) -> Result<()> {
-    open_by(&mut engine.target, &engine.plan, engine.generation, version, guards)?;
-    record_opened(&engine.plan);
+    open_by(&mut engine.sessions.target, &engine.tenure.plan, engine.tenure.generation, version, guards)?;
+    record_opened(&engine.tenure.plan);
     Ok(())
 }
 

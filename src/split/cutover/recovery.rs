@@ -20,6 +20,7 @@ use crate::server::{instance, standby, wait};
 use crate::split::copy::step;
 use crate::split::cutover::{self, ended, side_state_check, source};
 use crate::split::engine::Engine;
+use crate::split::engine::sessions::EngineSessions;
 use crate::split::injection_points::{self, reach};
 use crate::split::{phases, record, sequences};
 use std::time::Instant;
@@ -29,16 +30,16 @@ pub fn settle(engine: &mut Engine, state: &SplitState) -> Result<()> {
     if phases::is_decided(state.phase) {
         return Ok(());
     }
-    let id = engine.plan.id;
+    let id = engine.tenure.plan.id;
     if let Some(version) = decision::lost(engine)? {
         return adopt(engine, version);
     }
-    let source = side::state(&mut engine.control, id, Side::Source)?;
+    let source = side::state(&mut engine.sessions.control, id, Side::Source)?;
     if source == Some(SideState::Fenced) || state.cutover_step != CutoverStep::None {
         // The target is closed, so no client has written there: going back is safe.
-        source::reopen(&mut engine.control, id, engine.generation)?;
+        source::reopen(&mut engine.sessions.control, id, engine.tenure.generation)?;
     }
-    reopen_routes(&engine.plan)
+    reopen_routes(&engine.tenure.plan)
 }
 
 /// The result of undoing a cutover that did not decide on this master.
@@ -133,12 +134,17 @@ pub fn reopen_routes(plan: &Plan) -> Result<()> {
 }
 
 fn adopt(engine: &mut Engine, version: i64) -> Result<()> {
-    let stored = progress::stored(&mut engine.target, &engine.plan)?.unwrap_or_default();
+    let stored = progress::stored(&mut engine.sessions.target, &engine.tenure.plan)?.unwrap_or_default();
     transaction(|| {
         standby::commit_alone();
-        split::event(engine.plan.id, None, None, "the shards know a decision that this master had lost")
+        split::event(
+            engine.tenure.plan.id,
+            None,
+            None,
+            "the shards know a decision that this master had lost",
+        )
     });
-    cutover::decide(&engine.plan, engine.generation, stored.last_event_id, Some(version))?;
+    cutover::decide(&engine.tenure.plan, engine.tenure.generation, stored.last_event_id, Some(version))?;
     Ok(())
 }
 
@@ -167,12 +173,12 @@ pub fn adopt_finish(plan: &Plan, version: i64, identity: &str) -> Result<bool> {
 /// Completes a decided cutover, as often as a shard forgets it. The source is fenced before the target opens, whatever
 /// has happened to either since.
 pub fn complete(engine: &mut Engine, version: i64) -> Result<()> {
-    let id = engine.plan.id;
-    if side::is_left(&mut engine.target, id)? {
+    let id = engine.tenure.plan.id;
+    if side::is_left(&mut engine.sessions.target, id)? {
         return take_up_finish(engine, version);
     }
-    let is_open = side::state(&mut engine.target, id, Side::Target)? == Some(SideState::Open);
-    match side::state(&mut engine.control, id, Side::Source)? {
+    let is_open = side::state(&mut engine.sessions.target, id, Side::Target)? == Some(SideState::Open);
+    match side::state(&mut engine.sessions.control, id, Side::Source)? {
         Some(SideState::Capture) => {
             fence_again(engine)?;
             reach(injection_points::RECOVERY_FENCED)?;
@@ -196,13 +202,13 @@ pub fn complete(engine: &mut Engine, version: i64) -> Result<()> {
     reach(injection_points::CUTOVER_OPENED)?;
     cutover::move_source(engine, version)?;
     reach(injection_points::CUTOVER_MOVED)?;
-    cutover::record_moved(&engine.plan, None);
+    cutover::record_moved(&engine.tenure.plan, None);
     Ok(())
 }
 
 /// Continues a finish that has left the target already: this master was restored to an earlier time.
 fn take_up_finish(engine: &mut Engine, version: i64) -> Result<()> {
-    let Engine { control, plan, .. } = engine;
+    let Engine { sessions: EngineSessions { control, .. }, tenure: Tenure { plan, .. }, .. } = engine;
     if let Some(text) = side_state_check::difference(control, plan, Side::Source, SideState::Moved, version)?
     {
         return Err(side_state_check::source_forgot(plan, &text));
@@ -214,11 +220,11 @@ fn take_up_finish(engine: &mut Engine, version: i64) -> Result<()> {
 /// Requires that neither finish nor a reverse split has begun to delete: from then on the source is no copy of what
 /// the target has lost.
 fn require_frozen_rows(engine: &mut Engine) -> Result<()> {
-    let id = engine.plan.id;
-    if !consumed::is_purging(&mut engine.control, id)? {
+    let id = engine.tenure.plan.id;
+    if !consumed::is_purging(&mut engine.sessions.control, id)? {
         return Ok(());
     }
-    let (source, target) = (&engine.plan.source.shard_key, &engine.plan.target.shard_key);
+    let (source, target) = (&engine.tenure.plan.source.shard_key, &engine.tenure.plan.target.shard_key);
     Err(SplitError::failed(
         SqlState::NOT_IN_STATE,
         format!(
@@ -236,13 +242,13 @@ fn require_frozen_rows(engine: &mut Engine) -> Result<()> {
 fn catch_up(engine: &mut Engine) -> Result<bool> {
     let _status = wait::status_scope();
     let mut was_set_back = false;
-    engine.throttle.switch_off();
+    engine.pace.throttle.switch_off();
     loop {
-        let outcome = step::run(engine).map_err(|error| after_decision(error, engine.plan.id))?;
+        let outcome = step::run(engine).map_err(|error| after_decision(error, engine.tenure.plan.id))?;
         if let Some(why) = &outcome.restarted {
             was_set_back = true;
             let text = format!("the copy starts again before the target opens: {why}");
-            transaction(|| split::event(engine.plan.id, None, None, &text));
+            transaction(|| split::event(engine.tenure.plan.id, None, None, &text));
         }
         if outcome.is_empty() && outcome.progress.is_copied() {
             return Ok(was_set_back);
@@ -250,7 +256,7 @@ fn catch_up(engine: &mut Engine) -> Result<bool> {
         was_set_back |= !outcome.is_empty();
         wait::report(&format!(
             "rows to arrive on shard \"{}\" before it opens: {} copied",
-            engine.plan.target.shard_key,
+            engine.tenure.plan.target.shard_key,
             outcome.progress.rows_copied()
         ));
     }
@@ -262,9 +268,9 @@ fn catch_up(engine: &mut Engine) -> Result<bool> {
 fn raise_sequences(engine: &mut Engine, is_whole: bool) -> Result<()> {
     match sequences::raise(engine, sequences::Ahead::Enough, Instant::now()).map(drop) {
         Err(error) if is_whole => {
-            sequences::tell(engine.plan.id, &error.to_string());
+            sequences::tell(engine.tenure.plan.id, &error.to_string());
             // The error may have left a transaction open there.
-            engine.target.run("ROLLBACK")?;
+            engine.sessions.target.run("ROLLBACK")?;
             Ok(())
         }
         raised => raised,
@@ -290,7 +296,7 @@ fn fence_again(engine: &mut Engine) -> Result<()> {
     cutover::close_fence(engine)?;
     fence::require_held(&mut session, deadline)?;
     fence::release(&mut session)?;
-    let id = engine.plan.id;
+    let id = engine.tenure.plan.id;
     transaction(|| split::event(id, None, None, "the source had lost its fence and was fenced again"));
     Ok(())
 }
@@ -311,6 +317,6 @@ fn report_stray(engine: &mut Engine) -> Result<()> {
     let stray = source::stray_changes(engine)?;
     let text =
         format!("{stray} changes were made on the source after the last window, while it had no fence");
-    transaction(|| split::event(engine.plan.id, None, None, &text));
+    transaction(|| split::event(engine.tenure.plan.id, None, None, &text));
     Ok(())
 }

@@ -4,6 +4,7 @@ use crate::agent::error::{Result, SplitError};
 use crate::agent::known_column::KnownColumn;
 use crate::agent::session::Side;
 use crate::agent::shape::Column;
+use crate::agent::state::epoch::Tenure;
 use crate::agent::state::progress;
 use crate::agent::state::side::SideState;
 use crate::catalog::split;
@@ -15,6 +16,7 @@ use crate::split::copy::key_identity::KeyIdentity;
 use crate::split::copy::leaves;
 use crate::split::cutover::{side_state_check, source};
 use crate::split::engine::Engine;
+use crate::split::engine::sessions::EngineSessions;
 use crate::split::record::FinishRequest;
 use crate::split::table::computed;
 use crate::split::{references, unregistered, untrusted_code};
@@ -22,7 +24,7 @@ use crate::split::{references, unregistered, untrusted_code};
 /// Checks both sides before anything is removed.
 pub fn require_ready(engine: &mut Engine, request: &FinishRequest) -> Result<()> {
     require_told(engine, request.version)?;
-    untrusted_code::require_none(&mut engine.target, &engine.plan, Side::Target)?;
+    untrusted_code::require_none(&mut engine.sessions.target, &engine.tenure.plan, Side::Target)?;
     require_no_subscription(engine)?;
     require_identity(engine)?;
     if !request.accepts {
@@ -30,14 +32,14 @@ pub fn require_ready(engine: &mut Engine, request: &FinishRequest) -> Result<()>
         require_same_tables(engine)?;
         require_all_columns(engine)?;
         // A moving table that was replaced is in no keyspace, either; that it was replaced is the more useful error.
-        unregistered::require_none_before_finish(&mut engine.control, &engine.plan)?;
+        unregistered::require_none_before_finish(&mut engine.sessions.control, &engine.tenure.plan)?;
     }
     require_fit_rows(engine, request.accepts)
 }
 
 /// Checks the rows of the source, which are read once for both checks.
 fn require_fit_rows(engine: &mut Engine, accepts: bool) -> Result<()> {
-    let Engine { plan, control, target, .. } = engine;
+    let Engine { tenure: Tenure { plan, .. }, sessions: EngineSessions { control, target, .. }, .. } = engine;
     let inbound_fk = untrusted_code::reading(control, plan, Side::Source, |source, locked| {
         if !accepts {
             leaves::check_source_before_finish(source, locked, target, plan)?;
@@ -52,7 +54,7 @@ fn require_fit_rows(engine: &mut Engine, accepts: bool) -> Result<()> {
 pub fn require_frozen(engine: &mut Engine) -> Result<()> {
     require_nothing_stray(engine)?;
     require_same_tables(engine)?;
-    let Engine { plan, control, target, .. } = engine;
+    let Engine { tenure: Tenure { plan, .. }, sessions: EngineSessions { control, target, .. }, .. } = engine;
     untrusted_code::reading(control, plan, Side::Source, |source, locked| {
         leaves::check_source_before_finish(source, locked, target, plan)
     })
@@ -62,15 +64,15 @@ pub fn require_frozen(engine: &mut Engine) -> Result<()> {
 /// else.
 pub fn require_told(engine: &mut Engine, version: i64) -> Result<()> {
     let source = side_state_check::difference(
-        &mut engine.control,
-        &engine.plan,
+        &mut engine.sessions.control,
+        &engine.tenure.plan,
         Side::Source,
         SideState::Moved,
         version,
     )?;
     let target = side_state_check::difference(
-        &mut engine.target,
-        &engine.plan,
+        &mut engine.sessions.target,
+        &engine.tenure.plan,
         Side::Target,
         SideState::Open,
         version,
@@ -79,8 +81,8 @@ pub fn require_told(engine: &mut Engine, version: i64) -> Result<()> {
         return Ok(());
     };
     transaction(|| {
-        split_state::cutover::step(engine.plan.id, CutoverStep::Decided);
-        split::event(engine.plan.id, None, None, &format!("state restored: {text}"));
+        split_state::cutover::step(engine.tenure.plan.id, CutoverStep::Decided);
+        split::event(engine.tenure.plan.id, None, None, &format!("state restored: {text}"));
     });
     Err(SplitError::Retry(text))
 }
@@ -95,7 +97,7 @@ fn require_nothing_stray(engine: &mut Engine) -> Result<()> {
 /// Describes changes that the source has accepted after the cutover.
 pub fn stray(engine: &mut Engine) -> Result<Option<String>> {
     let stray = source::stray_changes(engine)?;
-    let shard = &engine.plan.source.shard_key;
+    let shard = &engine.tenure.plan.source.shard_key;
     Ok((stray > 0).then(|| {
         format!(
             "source shard \"{shard}\" accepted {stray} changes after the cutover, while it had lost its fence"
@@ -105,7 +107,7 @@ pub fn stray(engine: &mut Engine) -> Result<Option<String>> {
 
 /// Compares the tables by oid: a table that was renamed, and another that has taken its name, are not the same.
 fn require_same_tables(engine: &mut Engine) -> Result<()> {
-    let progress = progress::stored(&mut engine.target, &engine.plan)?.unwrap_or_default();
+    let progress = progress::stored(&mut engine.sessions.target, &engine.tenure.plan)?.unwrap_or_default();
     for (table, known) in engine.tables.iter().zip(&progress.tables) {
         let oid = table.source.oid.as_deref().unwrap_or_default();
         if !known.structure.starts_with(&format!("oid {oid},")) {
@@ -113,7 +115,7 @@ fn require_same_tables(engine: &mut Engine) -> Result<()> {
                 engine,
                 format!(
                     "table {} of shard \"{}\" is not the one whose rows were moved: it was replaced since",
-                    table.source.name, engine.plan.source.shard_key
+                    table.source.name, engine.tenure.plan.source.shard_key
                 ),
             ));
         }
@@ -124,13 +126,13 @@ fn require_same_tables(engine: &mut Engine) -> Result<()> {
 /// Requires that keys still have their meaning, even if missing rows are accepted: otherwise rows of keys that stay
 /// would be deleted.
 fn require_identity(engine: &mut Engine) -> Result<()> {
-    let progress = progress::stored(&mut engine.target, &engine.plan)?.unwrap_or_default();
-    let key_identity = KeyIdentity::stored(&progress, &engine.plan.scope, Side::Source);
+    let progress = progress::stored(&mut engine.sessions.target, &engine.tenure.plan)?.unwrap_or_default();
+    let key_identity = KeyIdentity::stored(&progress, &engine.tenure.plan.scope, Side::Source);
     let changes = engine.tables.iter().filter_map(|table| {
         Some((&table.source.name, key_identity.change(&table.source, &table.policy.shard_by)?))
     });
     let Some((table, what)) = changes.into_iter().next() else { return Ok(()) };
-    let (id, source) = (engine.plan.id, &engine.plan.source.shard_key);
+    let (id, source) = (engine.tenure.plan.id, &engine.tenure.plan.source.shard_key);
     Err(SplitError::failed(
         SqlState::NOT_IN_STATE,
         format!(
@@ -144,7 +146,7 @@ fn require_identity(engine: &mut Engine) -> Result<()> {
 
 fn require_all_columns(engine: &mut Engine) -> Result<()> {
     let Some(text) = uncompared(engine)? else { return Ok(()) };
-    let id = engine.plan.id;
+    let id = engine.tenure.plan.id;
     Err(SplitError::failed(
         SqlState::NOT_IN_STATE,
         text,
@@ -157,7 +159,7 @@ fn require_all_columns(engine: &mut Engine) -> Result<()> {
 /// Returns a column of the source that is not compared because the target has no column for it: it was renamed or
 /// dropped on one side since the cutover, at which the target had one. Returns None if there is no such column.
 pub fn uncompared(engine: &mut Engine) -> Result<Option<String>> {
-    let progress = progress::stored(&mut engine.target, &engine.plan)?.unwrap_or_default();
+    let progress = progress::stored(&mut engine.sessions.target, &engine.tenure.plan)?.unwrap_or_default();
     for (table, known) in engine.tables.iter().zip(&progress.tables) {
         let had = |column: &Column| {
             let number = KnownColumn::from(column);
@@ -170,7 +172,8 @@ pub fn uncompared(engine: &mut Engine) -> Result<Option<String>> {
                 && had(column)
         };
         if let Some(column) = table.source.columns().iter().find(lost) {
-            let (source, target) = (&engine.plan.source.shard_key, &engine.plan.target.shard_key);
+            let (source, target) =
+                (&engine.tenure.plan.source.shard_key, &engine.tenure.plan.target.shard_key);
             return Ok(Some(format!(
                 "column \"{}\" of table {} is on shard \"{source}\" and not on shard \"{target}\", so that its values there cannot be compared",
                 column.name, table.source.name
@@ -186,19 +189,23 @@ fn require_no_subscription(engine: &mut Engine) -> Result<()> {
         table.target.oid.iter().chain(table.target.leaves().iter().map(|leaf| &leaf.oid)).cloned()
     });
     let oids = array_literal(&tables.collect::<Vec<_>>());
-    let found = engine.target.run(&format!(
+    let found = engine.sessions.target.run(&format!(
         "SELECT srrelid::regclass FROM pg_subscription_rel WHERE srrelid = ANY ({oids}::oid[]) LIMIT 1"
     ))?;
     let Some(table) = found.scalar() else { return Ok(()) };
     Err(SplitError::failed(
         SqlState::NOT_IN_STATE,
-        format!("table {table} of shard \"{}\" is written to by a subscription", engine.target.shard()),
+        format!(
+            "table {table} of shard \"{}\" is written to by a subscription",
+            engine.sessions.target.shard()
+        ),
         "Nothing was deleted, because the deletes might be replicated. Drop the subscription, then call shard_split_finish again.",
     ))
 }
 
 fn refuse(engine: &Engine, message: String) -> SplitError {
-    let (id, source, target) = (engine.plan.id, &engine.plan.source.shard_key, &engine.plan.target.shard_key);
+    let (id, source, target) =
+        (engine.tenure.plan.id, &engine.tenure.plan.source.shard_key, &engine.tenure.plan.target.shard_key);
     SplitError::Failed(Failure::new(SqlState::NOT_IN_STATE, message).hint(format!(
         "Nothing was deleted. Compare shard \"{source}\" with shard \"{target}\" and copy what is missing. Then SELECT shard_split_finish({id}, accept_missing => true) deletes the rows on shard \"{source}\"."
     )))

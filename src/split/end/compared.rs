@@ -30,22 +30,22 @@ fn look(engine: &mut Engine) -> Result<()> {
     }
     locks::lock_source(engine)?;
     step::observe_source(engine)?;
-    engine.target.run("BEGIN")?;
+    engine.sessions.target.run("BEGIN")?;
     let tables: Vec<&str> = engine.tables.iter().map(|table| table.target.name.as_str()).collect();
-    engine.target.run(&format!("LOCK TABLE {} IN ROW EXCLUSIVE MODE", tables.join(", ")))?;
-    let code = untrusted_code::code_now(&mut engine.target, &engine.plan, Side::Target)?;
-    untrusted_code::look_through(&mut engine.target, &engine.plan, Side::Target, &code)?;
-    key::require_all_as_noted(&mut engine.target, &engine.plan, &engine.tables)?;
-    let progress = progress::stored(&mut engine.target, &engine.plan)?.unwrap_or_default();
+    engine.sessions.target.run(&format!("LOCK TABLE {} IN ROW EXCLUSIVE MODE", tables.join(", ")))?;
+    let code = untrusted_code::code_now(&mut engine.sessions.target, &engine.tenure.plan, Side::Target)?;
+    untrusted_code::look_through(&mut engine.sessions.target, &engine.tenure.plan, Side::Target, &code)?;
+    key::require_all_as_noted(&mut engine.sessions.target, &engine.tenure.plan, &engine.tables)?;
+    let progress = progress::stored(&mut engine.sessions.target, &engine.tenure.plan)?.unwrap_or_default();
     stream_sessions::hold_open(engine)?;
     walk::slices(engine, &progress, When::AfterCutover)?;
     sequences::look_at(engine)?;
     stream_sessions::let_go(engine)?;
-    engine.target.run("ROLLBACK")?;
-    engine.reader.run("ROLLBACK")?;
+    engine.sessions.target.run("ROLLBACK")?;
+    engine.sessions.reader.run("ROLLBACK")?;
     if let Some(run) = engine.verification.as_mut() {
         run.prepared = None;
     }
-    engine.streams.open.iter_mut().for_each(|stream| stream.prepared = None);
+    engine.sessions.streams.open.iter_mut().for_each(|stream| stream.prepared = None);
     Ok(())
 }

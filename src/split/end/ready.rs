@@ -14,6 +14,7 @@ use crate::catalog::verification::{self, Unproven};
 use crate::error::{Failure, SqlState};
 use crate::server::txn::{transaction, try_transaction};
 use crate::split::engine::Engine;
+use crate::split::engine::sessions::EngineSessions;
 use crate::split::injection_points::{self, reach};
 use crate::split::record::FinishRequest;
 use crate::split::table::SplitTable;
@@ -35,7 +36,7 @@ pub fn require_accepted(tenure: &Tenure, request: &FinishRequest) -> Result<()> 
 /// Requires that every table was compared since the cutover, and that each row of the source is on the target, or was
 /// changed there.
 pub fn require_proven(engine: &mut Engine) -> Result<()> {
-    let id = engine.plan.id;
+    let id = engine.tenure.plan.id;
     for unproven in transaction(|| verification::unproven(id)) {
         require_like(engine, &unproven)?;
     }
@@ -45,8 +46,8 @@ pub fn require_proven(engine: &mut Engine) -> Result<()> {
 fn require_like(engine: &mut Engine, unproven: &Unproven) -> Result<()> {
     let known = |table: &SplitTable| table.policy.ordinal == unproven.ordinal;
     let Some(position) = engine.tables.iter().position(known) else { return Ok(()) };
-    let progress = progress::stored(&mut engine.target, &engine.plan)?.unwrap_or_default();
-    let Engine { plan, target, tables, .. } = engine;
+    let progress = progress::stored(&mut engine.sessions.target, &engine.tenure.plan)?.unwrap_or_default();
+    let Engine { tenure: Tenure { plan, .. }, sessions: EngineSessions { target, .. }, tables, .. } = engine;
     let table = &tables[position];
     let name = &table.source.name;
     let changes = Changes::of(plan, &progress, table, position);

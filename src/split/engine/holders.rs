@@ -40,7 +40,8 @@ fn holders_query() -> String {
 
 /// Returns the transactions that hold the capture lock of the source now.
 pub fn holders(engine: &mut Engine) -> Result<Vec<LockHolder>> {
-    let rows = engine.control.query(&holders_query(), &[Some(&queue::barrier(engine.plan.id))])?;
+    let rows =
+        engine.sessions.control.query(&holders_query(), &[Some(&queue::barrier(engine.tenure.plan.id))])?;
     Ok(rows
         .rows
         .into_iter()

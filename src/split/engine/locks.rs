@@ -9,7 +9,7 @@ use crate::split::table::SplitTable;
 ///    older than one sees an empty table.
 pub fn lock_source(engine: &mut Engine) -> Result<()> {
     let locks = source_locks(engine);
-    engine.reader.run(&locks)?;
+    engine.sessions.reader.run(&locks)?;
     Ok(())
 }
 
@@ -43,8 +43,8 @@ pub fn source_for_cutover(engine: &Engine) -> String {
         source_locks(engine),
         tables.join(", ")
     );
-    if !engine.parents.is_empty() {
-        let only: Vec<String> = engine.parents.iter().map(|name| format!("ONLY {name}")).collect();
+    if !engine.seen.parents.is_empty() {
+        let only: Vec<String> = engine.seen.parents.iter().map(|name| format!("ONLY {name}")).collect();
         locks.push_str(&format!("; LOCK TABLE {} IN SHARE UPDATE EXCLUSIVE MODE", only.join(", ")));
     }
     locks
@@ -53,13 +53,13 @@ pub fn source_for_cutover(engine: &Engine) -> String {
 /// Locks the target's tables: no column and no file of theirs changes until the transaction ends.
 pub fn lock_target(engine: &mut Engine) -> Result<()> {
     let locks = target_locks(engine);
-    engine.target.run(&locks)?;
+    engine.sessions.target.run(&locks)?;
     Ok(())
 }
 
 /// Returns the statements for that, which also lock what its foreign keys reference: both are read under these locks.
 pub fn target_locks_with_referenced(engine: &Engine) -> String {
-    let referenced: Vec<String> = engine.watched.referenced().into_iter().collect();
+    let referenced: Vec<String> = engine.seen.watched.referenced().into_iter().collect();
     if referenced.is_empty() {
         target_locks(engine)
     } else {

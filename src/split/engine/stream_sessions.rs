@@ -7,6 +7,7 @@ use crate::agent::error::{Result, SplitError};
 use crate::agent::opening::LOCK_TIMEOUT;
 use crate::agent::session::{self, Side};
 use crate::agent::state::epoch;
+use crate::agent::state::epoch::Tenure;
 use crate::agent::state::progress::{CopyProgress, TableProgress};
 use crate::agent::{self, temporary};
 use crate::catalog::{split, split_state};
@@ -15,6 +16,7 @@ use crate::guc;
 use crate::remote::quote::literal;
 use crate::remote::{Connection, RemoteError};
 use crate::server::txn::transaction;
+use crate::split::engine::sessions::EngineSessions;
 use crate::split::engine::stream::StreamSessions;
 use crate::split::engine::{Engine, locks};
 use crate::split::table::SplitTable;
@@ -27,22 +29,22 @@ const MOST_BY_CORES: usize = 8;
 /// Opens the streams that the step before has asked for, while nothing is locked: a server may keep new connections
 /// waiting.
 pub fn open_wished(engine: &mut Engine) -> Result<()> {
-    open(engine, engine.streams.wished, ["reader", "writer"])
+    open(engine, engine.sessions.streams.wished, ["reader", "writer"])
 }
 
 /// Opens streams that delete on the source what they show to be on the target. No transaction is open.
 pub fn open_to_delete(engine: &mut Engine, progress: &CopyProgress) -> Result<()> {
     // After a failed attempt only one session is used: it shows the cause, or succeeds.
-    if transaction(|| split_state::work::attempts(engine.plan.id)) > 0 {
+    if transaction(|| split_state::work::attempts(engine.tenure.plan.id)) > 0 {
         return Ok(());
     }
-    engine.reader.run("BEGIN")?;
-    engine.target.run("BEGIN")?;
-    engine.streams.wished = wanted(engine, progress, Locks::OfChunks)?.saturating_sub(1);
-    engine.reader.run("ROLLBACK")?;
-    engine.target.run("ROLLBACK")?;
-    open(engine, engine.streams.wished, ["finish"; 2])?;
-    for stream in &mut engine.streams.open {
+    engine.sessions.reader.run("BEGIN")?;
+    engine.sessions.target.run("BEGIN")?;
+    engine.sessions.streams.wished = wanted(engine, progress, Locks::OfChunks)?.saturating_sub(1);
+    engine.sessions.reader.run("ROLLBACK")?;
+    engine.sessions.target.run("ROLLBACK")?;
+    open(engine, engine.sessions.streams.wished, ["finish"; 2])?;
+    for stream in &mut engine.sessions.streams.open {
         stream.reader.run("SET session_replication_role = replica")?;
     }
     Ok(())
@@ -81,23 +83,23 @@ pub fn wanted(engine: &mut Engine, progress: &CopyProgress, locks: Locks) -> Res
 
 /// Reports a lack of locks, once for each worker.
 fn tell_of_locks(engine: &mut Engine, most: usize, wished: usize) {
-    if std::mem::replace(&mut engine.streams.lacks_locks, true) {
+    if std::mem::replace(&mut engine.sessions.streams.lacks_locks, true) {
         return;
     }
     let text = format!(
         "{most} of {wished} streams (shardmaster.copy_streams): more would need over a quarter of the shards' lock table (max_locks_per_transaction)"
     );
-    transaction(|| split::event(engine.plan.id, None, None, &text));
+    transaction(|| split::event(engine.tenure.plan.id, None, None, &text));
 }
 
 /// Returns the number of streams that the lock table has room for. All sessions of a server share it, and a stream
 /// locks every partition of its tables: a quarter is for the streams, so that clients find room.
 fn by_locks(engine: &mut Engine, progress: &CopyProgress, locks: Locks) -> Result<usize> {
-    let quarter = match engine.streams.room {
+    let quarter = match engine.sessions.streams.room {
         Some(known) => known,
         None => room(engine)? / 4,
     };
-    engine.streams.room = Some(quarter);
+    engine.sessions.streams.room = Some(quarter);
     let is_copied = progress.is_copied();
     let counts = progress.tables.iter().filter(|table| is_copied || !table.is_copied()).map(locks_of);
     let counts: Vec<usize> = match locks {
@@ -123,7 +125,7 @@ fn locks_of(table: &TableProgress) -> usize {
 /// Returns for how many of the first streams there is room, each of which locks the tables at these positions. If it
 /// is fewer than all, that is reported.
 pub fn fit(engine: &mut Engine, progress: &CopyProgress, of: &[Vec<usize>]) -> usize {
-    let mut left = engine.streams.room.unwrap_or(usize::MAX);
+    let mut left = engine.sessions.streams.room.unwrap_or(usize::MAX);
     let fits = |positions: &&Vec<usize>| {
         let locks: usize = positions.iter().filter_map(|at| progress.tables.get(*at)).map(locks_of).sum();
         let is_room = locks <= left;
@@ -142,20 +144,20 @@ pub fn fit(engine: &mut Engine, progress: &CopyProgress, of: &[Vec<usize>]) -> u
 fn room(engine: &mut Engine) -> Result<usize> {
     const ROOM: &str = "SELECT current_setting('max_locks_per_transaction')::bigint
         * (current_setting('max_connections')::bigint + current_setting('max_prepared_transactions')::bigint)";
-    let mut room = engine.reader.count("the room for locks", ROOM)?;
-    room = room.min(engine.target.count("the room for locks", ROOM)?);
+    let mut room = engine.sessions.reader.count("the room for locks", ROOM)?;
+    room = room.min(engine.sessions.target.count("the room for locks", ROOM)?);
     Ok(usize::try_from(room).unwrap_or(0))
 }
 
 /// Returns half of the cores of the smaller side: the rest is for its clients.
 fn by_cores(engine: &mut Engine) -> Result<usize> {
-    if let Some(known) = engine.streams.by_cores {
+    if let Some(known) = engine.sessions.streams.by_cores {
         return Ok(known);
     }
-    let (source, target) = (cores(&mut engine.reader)?, cores(&mut engine.target)?);
+    let (source, target) = (cores(&mut engine.sessions.reader)?, cores(&mut engine.sessions.target)?);
     let half = |cores: usize| (cores / 2).clamp(1, MOST_BY_CORES);
     let count = [source, target].into_iter().flatten().min().map_or(UNKNOWN, half);
-    engine.streams.by_cores = Some(count);
+    engine.sessions.streams.by_cores = Some(count);
     Ok(count)
 }
 
@@ -191,17 +193,17 @@ fn counted(listed: &str) -> Option<usize> {
 
 /// Opens missing sessions. If a server admits no more, fewer are used.
 fn open(engine: &mut Engine, count: usize, purposes: [&str; 2]) -> Result<()> {
-    while engine.streams.open.len() < count && !engine.streams.is_short {
+    while engine.sessions.streams.open.len() < count && !engine.sessions.streams.is_short {
         match open_one(engine, purposes) {
-            Ok(stream) => engine.streams.open.push(stream),
+            Ok(stream) => engine.sessions.streams.open.push(stream),
             // The step's own sessions show whether the server is reachable at all.
             Err(SplitError::Remote(error)) => {
-                engine.streams.is_short = true;
+                engine.sessions.streams.is_short = true;
                 let text = format!(
                     "only {} streams work (shardmaster.copy_streams): {error}",
-                    engine.streams.open.len() + 1
+                    engine.sessions.streams.open.len() + 1
                 );
-                transaction(|| split::event(engine.plan.id, None, None, &text));
+                transaction(|| split::event(engine.tenure.plan.id, None, None, &text));
             }
             Err(error) => return Err(error),
         }
@@ -211,11 +213,11 @@ fn open(engine: &mut Engine, count: usize, purposes: [&str; 2]) -> Result<()> {
 
 /// Opens a pair; `purposes` are shown in pg_stat_activity.
 fn open_one(engine: &Engine, [reading, writing]: [&str; 2]) -> Result<StreamSessions> {
-    let Engine { plan, identity, .. } = engine;
+    let Engine { tenure: Tenure { plan, identity, .. }, .. } = engine;
     let mut reader = epoch::open(plan, identity, Side::Source, reading)?;
-    session::require_one_server(&reader, &engine.reader)?;
+    session::require_one_server(&reader, &engine.sessions.reader)?;
     let mut writer = epoch::open(plan, identity, Side::Target, writing)?;
-    session::require_one_server(&writer, &engine.target)?;
+    session::require_one_server(&writer, &engine.sessions.target)?;
     // The next worker ends them.
     epoch::register(&mut reader, plan, Side::Source)?;
     epoch::register(&mut writer, plan, Side::Target)?;
@@ -232,11 +234,16 @@ const OUT_OF_MEMORY: &str = "53200";
 /// first ones do. A reader takes its locks before it imports S, and S can be imported only while the step holds both:
 /// so nothing has changed in between. What a stream neither reads nor writes may change as between two steps.
 pub fn hold(engine: &mut Engine, of: &[Vec<usize>]) -> Result<usize> {
-    let exported = engine.reader.run("SELECT pg_export_snapshot()")?;
+    let exported = engine.sessions.reader.run("SELECT pg_export_snapshot()")?;
     let snapshot = exported.scalar().ok_or_else(|| nothing_exported(engine))?;
     let snapshot = literal(snapshot);
-    let count = of.len().min(engine.streams.open.len());
-    let Engine { plan, generation, tables, reader, streams, .. } = &mut *engine;
+    let count = of.len().min(engine.sessions.streams.open.len());
+    let Engine {
+        tenure: Tenure { plan, generation, .. },
+        tables,
+        sessions: EngineSessions { reader, streams, .. },
+        ..
+    } = &mut *engine;
     let streams = &mut streams.open[..count];
     for (stream, of) in streams.iter_mut().zip(of) {
         let tables: Vec<&SplitTable> = of.iter().filter_map(|position| tables.get(*position)).collect();
@@ -262,16 +269,16 @@ pub fn hold(engine: &mut Engine, of: &[Vec<usize>]) -> Result<usize> {
 
 /// Makes the open and wanted streams do this for all tables, for as long as the step reads S.
 pub fn hold_open(engine: &mut Engine) -> Result<()> {
-    engine.streams.open.truncate(engine.streams.wished);
-    let count = engine.streams.open.len();
+    engine.sessions.streams.open.truncate(engine.sessions.streams.wished);
+    let count = engine.sessions.streams.open.len();
     let all: Vec<usize> = (0..engine.tables.len()).collect();
-    engine.streams.held = if count == 0 { 0 } else { hold(engine, &vec![all; count])? };
+    engine.sessions.streams.held = if count == 0 { 0 } else { hold(engine, &vec![all; count])? };
     require_known(engine)
 }
 
 /// Requires that the temporary tables of comparisons fit the tables as they are under these locks.
 fn require_known(engine: &mut Engine) -> Result<()> {
-    let Engine { plan, streams, .. } = engine;
+    let Engine { tenure: Tenure { plan, .. }, sessions: EngineSessions { streams, .. }, .. } = engine;
     let asked = [Side::Source, Side::Target].map(|side| temporary::asked(plan, side, temporary::COMPARED));
     let prepared = streams.open.iter_mut().take(streams.held).filter(|stream| stream.prepared.is_some());
     let (mut sessions, mut questions) = (Vec::new(), Vec::new());
@@ -288,8 +295,8 @@ fn require_known(engine: &mut Engine) -> Result<()> {
 
 /// Ends the streams' transactions: they have read what they had to read, and have written nothing.
 pub fn let_go(engine: &mut Engine) -> Result<()> {
-    let held = std::mem::take(&mut engine.streams.held);
-    let streams = engine.streams.open.iter_mut().take(held);
+    let held = std::mem::take(&mut engine.sessions.streams.held);
+    let streams = engine.sessions.streams.open.iter_mut().take(held);
     end_all(streams.flat_map(|StreamSessions { reader, writer, .. }| [reader, writer]), "ROLLBACK")
 }
 
@@ -311,7 +318,7 @@ fn unread(reader: &mut Connection, error: RemoteError) -> RemoteError {
 }
 
 fn nothing_exported(engine: &Engine) -> SplitError {
-    let shard = engine.reader.shard();
+    let shard = engine.sessions.reader.shard();
     SplitError::failed(
         SqlState::NOT_IN_STATE,
         format!("shard \"{shard}\" has exported no snapshot"),
@@ -332,14 +339,18 @@ fn begin_writing(split: i64, generation: i64, tables: &[&SplitTable]) -> String 
 /// Begins the step's own transaction on the target, once it has committed one, while its streams still have theirs.
 /// Returns false if another session is in the way, which waits for the streams; they must then release their locks.
 pub fn begin_again(engine: &mut Engine) -> Result<bool> {
-    let begin = begin_writing(engine.plan.id, engine.generation, &engine.tables.iter().collect::<Vec<_>>());
-    let begun = engine.target.run(&begin);
-    if !has_locked(epoch::begun(&mut engine.target, begun))? {
+    let begin = begin_writing(
+        engine.tenure.plan.id,
+        engine.tenure.generation,
+        &engine.tables.iter().collect::<Vec<_>>(),
+    );
+    let begun = engine.sessions.target.run(&begin);
+    if !has_locked(epoch::begun(&mut engine.sessions.target, begun))? {
         return Ok(false);
     }
     // Each stream has held what this session continues with: if one of them still does, no other session had it in
     // between.
-    if let Some(stream) = engine.streams.open.first_mut() {
+    if let Some(stream) = engine.sessions.streams.open.first_mut() {
         stream.writer.run("SELECT 1")?;
     }
     Ok(true)

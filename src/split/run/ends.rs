@@ -68,7 +68,7 @@ impl Worker {
         let engine =
             self.engine.take().filter(|_| self.ready.is_some() && !request.is_purged && !request.accepts);
         let tenure = match &engine {
-            Some(engine) => engine.tenure(),
+            Some(engine) => engine.tenure.clone(),
             None => self.take_plan()?,
         };
         if self.leave(&tenure)? {

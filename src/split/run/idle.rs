@@ -40,7 +40,7 @@ impl Worker {
 /// Whether no change waits on the source.
 fn are_empty(engine: &mut Engine) -> Result<bool> {
     let queues = engine.tables.iter().map(|table| format!("EXISTS (SELECT FROM {})", table.queue));
-    let all: Vec<String> = queues.chain([overflow::any(engine.plan.id)]).collect();
-    engine.control.prepare("queues", &format!("SELECT {}", all.join(" OR ")))?;
-    Ok(engine.control.run("EXECUTE queues")?.scalar() == Some("f"))
+    let all: Vec<String> = queues.chain([overflow::any(engine.tenure.plan.id)]).collect();
+    engine.sessions.control.prepare("queues", &format!("SELECT {}", all.join(" OR ")))?;
+    Ok(engine.sessions.control.run("EXECUTE queues")?.scalar() == Some("f"))
 }

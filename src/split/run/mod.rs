@@ -168,7 +168,7 @@ impl Worker {
             return self.rest();
         }
         let waits_on =
-            work == Work::Copy && self.engine.as_ref().is_some_and(|e| e.throttle.reason().is_some());
+            work == Work::Copy && self.engine.as_ref().is_some_and(|e| e.pace.throttle.reason().is_some());
         if work != Work::Tail {
             self.idle_since = None;
         }
@@ -211,7 +211,7 @@ impl Worker {
             }))));
         }
         let id = self.id;
-        let plan = &self.attached(state)?.plan;
+        let plan = &self.attached(state)?.tenure.plan;
         executions::require_none(&plan.source.shard_key, &plan.target.shard_key)?;
         if reverse::lacks_partitions(id, &self.attached(state)?.tables)? {
             reverse::capture_partitions(id, &self.read_plan()?.1)?;
@@ -224,7 +224,7 @@ impl Worker {
         let Some(rehearsed) = self.cut_over_to(state, Aim::Rehearse)? else { return Ok(Duration::ZERO) };
         // Its sessions hold what a cutover holds.
         let Some(engine) = self.engine.take() else { return Ok(Duration::ZERO) };
-        recovery::reopen_routes(&engine.plan)?;
+        recovery::reopen_routes(&engine.tenure.plan)?;
         drop(engine);
         let fenced = rehearsed.began.elapsed();
         self.write(|| record::rehearsed(self.id, fenced, rehearsed.waited_for.as_deref()));
@@ -250,7 +250,7 @@ impl Worker {
             ready => ready?,
         }
         let done = cutover::run(engine, aim, limit);
-        engine.set_deadline(None);
+        engine.sessions.set_deadline(None);
         done
     }
 
@@ -335,7 +335,7 @@ impl Worker {
         self.write(|| split_state::work::rests_paused(self.id));
         match self.engine.as_mut() {
             Some(engine) => {
-                engine.streams.end();
+                engine.sessions.streams.end();
                 renew_lease(engine, &mut self.lease_renewed)?;
             }
             // Only the source is needed for that, and no side is taken over.
@@ -382,7 +382,7 @@ impl Worker {
             Some(engine) => {
                 // A step without rows renews nothing.
                 renew_lease(engine, &mut self.lease_renewed)?;
-                if let Some(reason) = engine.throttle.reason() {
+                if let Some(reason) = engine.pace.throttle.reason() {
                     wait::report(reason);
                 }
                 Ok(guc::tail_interval())
@@ -473,10 +473,10 @@ impl Worker {
         let changes_phase = record::next_phase(state.phase, outcome) != state.phase;
         let due = self.recorded.elapsed() > Duration::from_secs(1);
         if changes_phase || due || outcome.chunks > 0 || outcome.changes > 0 || outcome.restarted.is_some() {
-            let queue_bytes = engine.queue_bytes()?;
+            let queue_bytes = engine.sessions.queue_bytes(&engine.tables)?;
             if let Some(engine) = self.engine.as_ref() {
                 self.retry_on_lock(|| {
-                    record::step(self.id, engine.generation, &engine.tables, outcome, queue_bytes)
+                    record::step(self.id, engine.tenure.generation, &engine.tables, outcome, queue_bytes)
                 })?;
             }
             self.recorded = Instant::now();

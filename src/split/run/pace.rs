@@ -35,7 +35,7 @@ pub(super) fn is_lease_due(renewed: Option<Instant>) -> bool {
 
 pub(super) fn renew_lease(engine: &mut Engine, renewed: &mut Option<Instant>) -> Result<()> {
     if is_lease_due(*renewed) {
-        engine.control_transaction(&lease::renew(engine.plan.id))?;
+        engine.sessions.control_transaction(&engine.tenure, &lease::renew(engine.tenure.plan.id))?;
         *renewed = Some(Instant::now());
     }
     Ok(())

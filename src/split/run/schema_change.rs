@@ -16,6 +16,7 @@ use crate::server::txn::transaction;
 use crate::split::copy::change_effect;
 use crate::split::copy::change_effect::ChangeEffect;
 use crate::split::copy::{apply_ddl, collision, partition_layout};
+use crate::split::engine::sessions::EngineSessions;
 use crate::split::engine::{Engine, locks};
 use crate::split::injection_points::{self, reach};
 use crate::split::plan::check;
@@ -48,13 +49,13 @@ pub fn adopt(tenure: &Tenure, why: Failure) -> Result<Adopted> {
         SplitError::Failed(found) => SplitError::Reshaped(waits(why.clone(), found.detail)),
         other => other,
     })?;
-    let id = engine.plan.id;
+    let id = engine.tenure.plan.id;
     let mut progress = hold(&mut engine)?;
     let changed = take_in(&mut engine, &mut progress, &why)?;
     // The reverse split is renewed first: it counts from the cutover, which comes after this.
     reverse::renew(id, &engine.tables)?;
-    progress::store(&mut engine.target, id, &progress)?;
-    engine.target.run("COMMIT")?;
+    progress::store(&mut engine.sessions.target, id, &progress)?;
+    engine.sessions.target.run("COMMIT")?;
     reach(injection_points::RESHAPE_ADOPTED)?;
     transaction(|| tell(id, &engine.tables, &changed));
     if changed.is_empty() && !has_changed && why.sqlstate == SqlState::parse(collision::NO_PLACE) {
@@ -89,12 +90,22 @@ fn bring_over(engine: &mut Engine, why: &Failure) -> Result<bool> {
 /// Locks both sides in the state that the check has found, as a step does.
 fn hold(engine: &mut Engine) -> Result<CopyProgress> {
     locks::lock_source(engine)?;
-    let on_source = seen::look(&mut engine.reader, &engine.plan, Side::Source)?;
-    epoch::begin_as(&mut engine.target, engine.plan.id, Side::Target, engine.generation)?;
+    let on_source = seen::look(&mut engine.sessions.reader, &engine.tenure.plan, Side::Source)?;
+    epoch::begin_as(
+        &mut engine.sessions.target,
+        engine.tenure.plan.id,
+        Side::Target,
+        engine.tenure.generation,
+    )?;
     locks::lock_target(engine)?;
-    let on_target = seen::look(&mut engine.target, &engine.plan, Side::Target)?;
-    untrusted_code::look_through(&mut engine.target, &engine.plan, Side::Target, on_target.code())?;
-    let mut progress = progress::read_locked(&mut engine.target, &engine.plan)?;
+    let on_target = seen::look(&mut engine.sessions.target, &engine.tenure.plan, Side::Target)?;
+    untrusted_code::look_through(
+        &mut engine.sessions.target,
+        &engine.tenure.plan,
+        Side::Target,
+        on_target.code(),
+    )?;
+    let mut progress = progress::read_locked(&mut engine.sessions.target, &engine.tenure.plan)?;
     if progress.target_system.as_deref() != Some(on_target.system()) {
         // Names of files have no meaning on another server.
         let leaves = progress.tables.iter_mut().filter_map(|table| table.target_leaves.as_mut());
@@ -118,7 +129,9 @@ fn take_in(
     progress: &mut CopyProgress,
     why: &Failure,
 ) -> Result<Vec<(usize, ChangeEffect)>> {
-    let Engine { plan, reader, target, tables, .. } = engine;
+    let Engine {
+        tenure: Tenure { plan, .. }, sessions: EngineSessions { reader, target, .. }, tables, ..
+    } = engine;
     let mut changed = Vec::new();
     for (position, (table, known)) in tables.iter().zip(&progress.tables).enumerate() {
         if is_another(table, known, why)? {

@@ -4,9 +4,11 @@
 
 use crate::agent::error::Result;
 use crate::agent::session::Side;
+use crate::agent::state::epoch::Tenure;
 use crate::catalog::split;
 use crate::server::txn::transaction;
 use crate::split::engine::Engine;
+use crate::split::engine::sessions::EngineSessions;
 use crate::split::readers;
 use std::time::{Duration, Instant};
 
@@ -33,7 +35,7 @@ impl Readers {
         self.asked = Some(Instant::now());
         let found = look(engine)?;
         if let Some((text, hint)) = found.as_ref().filter(|(text, _)| self.found.as_ref() != Some(text)) {
-            transaction(|| split::event_again(engine.plan.id, &format!("{text}. {hint}")));
+            transaction(|| split::event_again(engine.tenure.plan.id, &format!("{text}. {hint}")));
         }
         self.found = found.map(|(text, _)| text);
         Ok(self.found.clone())
@@ -42,7 +44,7 @@ impl Readers {
 
 /// Returns the first one, in words, and what to do.
 fn look(engine: &mut Engine) -> Result<Option<(String, String)>> {
-    let Engine { plan, control, target, .. } = engine;
+    let Engine { tenure: Tenure { plan, .. }, sessions: EngineSessions { control, target, .. }, .. } = engine;
     for (session, side) in [(control, Side::Source), (target, Side::Target)] {
         let shard = session.shard().to_owned();
         if let Some(reader) = readers::find(session, plan, side)?.into_iter().next() {

@@ -84,9 +84,9 @@ pub fn with_registered_now(plan: &Plan) -> Plan {
 /// Raises every sequence of the target to the source's position plus a margin, and creates those of moving keys that
 /// it lacks. Until the deadline it waits for sessions that have drawn from one.
 pub fn raise(engine: &mut Engine, ahead: Ahead, deadline: Instant) -> Result<RaisedSequences> {
-    let plan = with_registered_now(&engine.plan);
+    let plan = with_registered_now(&engine.tenure.plan);
     let tables = TableNumbers::of(&engine.tables);
-    let (control, target) = (&mut engine.control, &mut engine.target);
+    let (control, target) = (&mut engine.sessions.control, &mut engine.sessions.target);
     let all = control.run(ALL)?;
     let found = complete(&plan, control, target, &tables)?;
     let mut known = RaisedSequences {
@@ -192,7 +192,8 @@ impl RaisedSequences {
             return Ok(());
         }
         let (Some(from), Some(to)) = (source.get(3), target.get(3)) else { return Ok(()) };
-        let mut positions = positions::read(&engine.control, from, &engine.target, to, &self.pairs)?;
+        let mut positions =
+            positions::read(&engine.sessions.control, from, &engine.sessions.target, to, &self.pairs)?;
         for (position, before) in positions.iter_mut().zip(&self.reached) {
             position.to = position.to.map(|to| to.known_as(*before));
         }
@@ -205,8 +206,13 @@ impl RaisedSequences {
         positions: &[SequencePosition],
         deadline: Instant,
     ) -> Result<()> {
-        let Raised { reached, .. } =
-            positions::raise_all(&mut engine.target, &self.pairs, positions, Ahead::Enough, deadline)?;
+        let Raised { reached, .. } = positions::raise_all(
+            &mut engine.sessions.target,
+            &self.pairs,
+            positions,
+            Ahead::Enough,
+            deadline,
+        )?;
         self.reached = reached;
         Ok(())
     }
@@ -219,12 +225,12 @@ impl RaisedSequences {
             return Ok(None);
         }
         let deadline = Instant::now() + TO_FOLLOW;
-        engine.control.set_deadline(Some(deadline));
+        engine.sessions.control.set_deadline(Some(deadline));
         let asked = format!("{}; {}", self.still_sequences()[0], self.asks[0]);
-        let answer = engine.control.run(&asked);
-        engine.control.set_deadline(None);
+        let answer = engine.sessions.control.run(&asked);
+        engine.sessions.control.set_deadline(None);
         let positions = match answer {
-            Ok(rows) => self.positions_of(&engine.control, &rows),
+            Ok(rows) => self.positions_of(&engine.sessions.control, &rows),
             Err(error) => return Ok(Some(error.to_string())),
         };
         let raised = positions.and_then(|positions| self.raise_to(engine, &positions, deadline));

@@ -11,8 +11,10 @@ use super::position::VerifyPosition;
 use super::whole;
 use crate::agent::error::Result;
 use crate::agent::shape::TableShape;
+use crate::agent::state::epoch::Tenure;
 use crate::remote::Connection;
 use crate::remote::quote::{array_literal, ident, literal};
+use crate::split::engine::sessions::EngineSessions;
 use crate::split::engine::{Engine, scope_size};
 use crate::split::table::SplitTable;
 
@@ -48,7 +50,9 @@ pub const AS_BEFORE: &str = "SET LOCAL enable_seqscan = on; SET LOCAL enable_bit
 
 /// Whether a table is compared by ranges of its key: this must read each block about once.
 pub fn suits(engine: &mut Engine, position: usize) -> Result<bool> {
-    let Engine { plan, reader, target, tables, .. } = engine;
+    let Engine {
+        tenure: Tenure { plan, .. }, sessions: EngineSessions { reader, target, .. }, tables, ..
+    } = engine;
     let table = &tables[position];
     if ![&table.source, &table.target].into_iter().all(is_plain) {
         return Ok(false);
@@ -70,7 +74,7 @@ pub fn suits(engine: &mut Engine, position: usize) -> Result<bool> {
 /// Returns how many keys a table's first range has: few if rows are wide, as these are mostly stored out of line.
 /// Without statistics the width of the rows is unknown.
 pub fn first_keys(engine: &mut Engine, position: usize) -> Result<i64> {
-    let Engine { reader, tables, .. } = engine;
+    let Engine { sessions: EngineSessions { reader, .. }, tables, .. } = engine;
     let leaves: Vec<String> = tables[position].source.leaves().iter().map(|leaf| leaf.oid.clone()).collect();
     let query = format!(
         "SELECT coalesce(min(greatest(c.reltuples, 0)::float8 * {FIRST_BYTES} / greatest(pg_table_size(c.oid), 1)), 0)::numeric::bigint
@@ -137,7 +141,7 @@ impl Range {
     /// Returns the next range, of this many keys of the source; if it has no more of them, of the target, at whose end
     /// clients may have added any number since the cutover.
     pub fn next(engine: &mut Engine, position: usize, at: &VerifyPosition, keys: i64) -> Result<Range> {
-        let Engine { reader, target, tables, .. } = engine;
+        let Engine { sessions: EngineSessions { reader, target, .. }, tables, .. } = engine;
         let table = &tables[position];
         let begins = Range { after: at.after.clone(), to: None };
         let to = match begins.key_at(reader, &table.source, keys)? {
@@ -187,7 +191,7 @@ impl Range {
 
     /// Returns these conditions with the scope, for both sides.
     pub fn conditions(&self, engine: &Engine, position: usize) -> [String; 2] {
-        let (table, scope) = (&engine.tables[position], &engine.plan.scope);
+        let (table, scope) = (&engine.tables[position], &engine.tenure.plan.scope);
         [(&table.source, &table.source_by), (&table.target, &table.target_by)]
             .map(|(shape, by)| format!("{} AND {}", self.condition(shape), scope.filter(by, "t")))
     }

@@ -13,7 +13,7 @@ const BATCH: i64 = 1000;
 
 /// Enters some of the remaining keys.
 pub fn run(engine: &mut Engine) -> Result<()> {
-    let id = engine.plan.id;
+    let id = engine.tenure.plan.id;
     let Some(repair) = transaction(|| verification::to_repair(id, BATCH)) else { return Ok(()) };
     if let Some(table) = engine.tables.iter().find(|table| table.policy.ordinal == repair.ordinal) {
         let rows: Vec<String> = repair
@@ -30,7 +30,7 @@ pub fn run(engine: &mut Engine) -> Result<()> {
             queue::keys(&table.source).join(", "),
             rows.join(", ")
         );
-        engine.control_transaction(&statement)?;
+        engine.sessions.control_transaction(&engine.tenure, &statement)?;
     }
     transaction(|| verification::repaired(id, &repair));
     Ok(())

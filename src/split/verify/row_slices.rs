@@ -2,6 +2,7 @@
 //! slice after the other: there are few of those.
 
 use crate::agent::error::Result;
+use crate::agent::state::epoch::Tenure;
 use crate::guc;
 use crate::remote::copy::Copied;
 use crate::remote::pipe::{self, FailedPiece, Lane};
@@ -9,6 +10,7 @@ use crate::remote::{FOR_EVER, RemoteError};
 use crate::split::blocks::LeafRows;
 use crate::split::engine::Engine;
 use crate::split::engine::session_pair::{SessionPair, ask_each};
+use crate::split::engine::sessions::EngineSessions;
 use crate::split::verify::rows::{self, Sides, SliceResult};
 
 /// Rows of one leaf.
@@ -33,7 +35,12 @@ pub fn of_source(
     slices: &[Slice],
     unless: &str,
 ) -> Result<Vec<SliceResult>> {
-    let Engine { plan, reader, target, streams, tables, .. } = engine;
+    let Engine {
+        tenure: Tenure { plan, .. },
+        sessions: EngineSessions { reader, target, streams, .. },
+        tables,
+        ..
+    } = engine;
     let table = &tables[position];
     let own = SessionPair { source: reader, target };
     let mut pairs = of_slices(SessionPair::all(own, &mut streams.open), slices);
@@ -64,7 +71,12 @@ pub fn of_source(
 
 /// Finds rows of its leaves on the target that the source does not have.
 pub fn of_target(engine: &mut Engine, position: usize, slices: &[Slice]) -> Result<Vec<SliceResult>> {
-    let Engine { plan, reader, target, streams, tables, .. } = engine;
+    let Engine {
+        tenure: Tenure { plan, .. },
+        sessions: EngineSessions { reader, target, streams, .. },
+        tables,
+        ..
+    } = engine;
     let table = &tables[position];
     let own = SessionPair { source: reader, target };
     let mut pairs = of_slices(SessionPair::all(own, &mut streams.open), slices);

@@ -10,6 +10,7 @@ use crate::catalog::verification::{RowDifference, VerificationStatus};
 use crate::numbers::behind::{self, NumberEnd};
 use crate::numbers::introspect;
 use crate::split::engine::Engine;
+use crate::split::engine::sessions::EngineSessions;
 
 /// Checks them after the cutover, while both sides' tables are locked.
 pub fn look_at(engine: &mut Engine) -> Result<()> {
@@ -34,9 +35,9 @@ pub fn look_at(engine: &mut Engine) -> Result<()> {
 }
 
 fn find(engine: &mut Engine, done: &[(usize, usize)]) -> Result<Vec<behind::NumberBehind>> {
-    let lists = [Side::Source, Side::Target].map(|side| TableNames::keyed_lists(&engine.plan, side));
+    let lists = [Side::Source, Side::Target].map(|side| TableNames::keyed_lists(&engine.tenure.plan, side));
     let is_done = |position: usize| done.iter().any(|(other, _)| *other == position);
-    let Engine { reader, target, tables, .. } = engine;
+    let Engine { sessions: EngineSessions { reader, target, .. }, tables, .. } = engine;
     let of = |name: &dyn Fn(usize) -> String| -> Vec<Option<String>> {
         (0..tables.len()).map(|position| is_done(position).then(|| name(position))).collect()
     };

@@ -3,11 +3,13 @@
 use super::changes::Changes;
 use super::rows::{self, SliceResult};
 use crate::agent::error::Result;
+use crate::agent::state::epoch::Tenure;
 use crate::agent::state::progress::CopyProgress;
 use crate::catalog::verification::{RowDifference, Verification, VerificationStatus};
 use crate::error::{Failure, SqlState};
 use crate::remote::Connection;
 use crate::split::engine::Engine;
+use crate::split::engine::sessions::EngineSessions;
 use crate::split::engine::stream::StreamSessions;
 use crate::split::engine::verification::{Run, When};
 use crate::split::injection_points::{self, reach};
@@ -35,7 +37,7 @@ pub fn position_of(engine: &Engine, ordinal: i32) -> Option<usize> {
 pub fn prepare_next(engine: &mut Engine, run: &mut Run) -> Result<()> {
     let next = run.tables.first().map(|table| table.ordinal).filter(|_| run.wants_tables);
     let Some(position) = next.and_then(|ordinal| position_of(engine, ordinal)) else { return Ok(()) };
-    let Engine { reader, target, tables, streams, seen, .. } = engine;
+    let Engine { sessions: EngineSessions { reader, target, streams, .. }, tables, seen, .. } = engine;
     if run.prepared != next {
         rows::prepare_source(reader, &tables[position])?;
         rows::prepare_target(target, &tables[position])?;
@@ -56,12 +58,12 @@ pub fn prepare_next(engine: &mut Engine, run: &mut Run) -> Result<()> {
 
 /// Returns the number of pairs of sessions that compare: the step's, and those of the streams that see what it sees.
 pub fn pair_count(engine: &Engine) -> usize {
-    engine.streams.held + 1
+    engine.sessions.streams.held + 1
 }
 
 /// Passes the point between a comparison by several pairs and its record.
 pub fn reach_compared(engine: &Engine) -> Result<()> {
-    if engine.streams.held > 0 {
+    if engine.sessions.streams.held > 0 {
         reach(injection_points::STREAMS_COMPARED)?;
     }
     Ok(())
@@ -72,7 +74,7 @@ pub fn reach_compared(engine: &Engine) -> Result<()> {
 /// target's session suffices, in a transaction that is rolled back.
 pub fn prepare(engine: &mut Engine, run: &mut Run, table: ComparedTable<'_>) -> Result<usize> {
     let ComparedTable { record, position, when, .. } = table;
-    let Engine { target, streams, tables, .. } = engine;
+    let Engine { sessions: EngineSessions { target, streams, .. }, tables, .. } = engine;
     let held = streams.held;
     let streams = streams.open.iter_mut().take(held);
     let own = (target, &mut run.prepared);
@@ -95,7 +97,7 @@ pub fn prepare(engine: &mut Engine, run: &mut Run, table: ComparedTable<'_>) -> 
 /// Returns the condition under which a row that differs on the target is not reported.
 pub fn unless(engine: &mut Engine, table: ComparedTable<'_>) -> Result<String> {
     let ComparedTable { position, when, progress, .. } = table;
-    let Engine { plan, target, tables, .. } = engine;
+    let Engine { tenure: Tenure { plan, .. }, sessions: EngineSessions { target, .. }, tables, .. } = engine;
     let table = &tables[position];
     if when == When::BeforeCutover {
         return Ok("false".to_owned());

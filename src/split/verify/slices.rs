@@ -7,9 +7,11 @@
 use crate::agent::error::Result;
 use crate::agent::session::Side;
 use crate::agent::shape::Leaf;
+use crate::agent::state::epoch::Tenure;
 use crate::catalog::verification::{Verification, VerificationStatus};
 use crate::split::blocks::{self, BlockSpan, Extent};
 use crate::split::engine::session_pair::{SessionPair, ask_both};
+use crate::split::engine::sessions::EngineSessions;
 use crate::split::engine::verification::{Run, When};
 use crate::split::engine::{Engine, scope_size};
 use crate::split::table::SplitTable;
@@ -76,7 +78,7 @@ fn next_ranges(engine: &mut Engine, position: usize, at: &VerifyPosition, keys: 
 fn sums(engine: &mut Engine, position: usize, planned: &[Range]) -> Result<Vec<Option<SideSize>>> {
     let conditions: Vec<[String; 2]> =
         planned.iter().map(|range| range.conditions(engine, position)).collect();
-    let Engine { reader, target, streams, tables, .. } = engine;
+    let Engine { sessions: EngineSessions { reader, target, streams, .. }, tables, .. } = engine;
     let table: &SplitTable = &tables[position];
     let message =
         |side, condition: &str| format!("{} {}", ranges::BY_INDEX, whole::question(table, side, condition));
@@ -213,7 +215,9 @@ fn next_spans(
     pairs: usize,
 ) -> Result<NextSpans> {
     let mut spans = Vec::new();
-    let Engine { plan, reader, target, tables, .. } = engine;
+    let Engine {
+        tenure: Tenure { plan, .. }, sessions: EngineSessions { reader, target, .. }, tables, ..
+    } = engine;
     let table = &tables[compared.position];
     let (session, shape, by) = match at.read {
         // Rows that only the target has may have been inserted by its clients since.

@@ -2,11 +2,13 @@
 
 use crate::agent::error::Result;
 use crate::agent::session::Side;
+use crate::agent::state::epoch::Tenure;
 use crate::catalog::verification::VerificationStatus;
 use crate::remote::Together;
 use crate::server::wait::{self, WorkerStatus};
 use crate::split::engine::Engine;
 use crate::split::engine::session_pair::{SessionPair, ask_both};
+use crate::split::engine::sessions::EngineSessions;
 use crate::split::engine::verification::Run;
 use crate::split::verify::slice::{pair_count, position_of, reach_compared};
 use crate::split::verify::whole;
@@ -40,7 +42,12 @@ pub fn compare(engine: &mut Engine, run: &mut Run, size: &mut Together) -> Resul
         of_each.push(these);
         left = behind;
     }
-    let Engine { plan, reader, target, streams, tables, .. } = &mut *engine;
+    let Engine {
+        tenure: Tenure { plan, .. },
+        sessions: EngineSessions { reader, target, streams, .. },
+        tables,
+        ..
+    } = &mut *engine;
     let own = SessionPair { source: reader, target };
     let mut pairs: Vec<SessionPair<'_>> =
         SessionPair::all(own, &mut streams.open).take(of_each.len()).collect();

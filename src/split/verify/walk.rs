@@ -25,7 +25,7 @@ const MOST_FAILURES: u32 = 5;
 
 /// Reads before a step which tables are left, and creates what the sessions need for the next one.
 pub fn begin(engine: &mut Engine) -> Result<()> {
-    let id = engine.plan.id;
+    let id = engine.tenure.plan.id;
     let tables = transaction(|| verification::outstanding(id));
     let mut run = engine.verification.take().unwrap_or(Run { blocks: FIRST_BLOCKS, ..Run::default() });
     run.tables = tables;
@@ -54,8 +54,8 @@ pub fn slices(engine: &mut Engine, progress: &CopyProgress, when: When) -> Resul
     let ended = result.map_err(|error| {
         let text = error.to_string();
         // The next worker's first step, alone, may find the room that streams have not left.
-        let may_pass =
-            error.is_transient() || engine.streams.held > 0 && stream_sessions::is_in_the_way(&error);
+        let may_pass = error.is_transient()
+            || engine.sessions.streams.held > 0 && stream_sessions::is_in_the_way(&error);
         run.failure = Some(FailedComparison { ordinal, text: text.clone(), may_pass });
         if error.is_transient() {
             error
@@ -123,15 +123,15 @@ fn next(
     let differing = run.compared.last().map_or(0, |(table, _)| table.differing);
     if compared.is_some() && when == When::AfterCutover && differing > table.differing {
         // The log may have become too long since it was asked.
-        let changes = Changes::of(&engine.plan, progress, &engine.tables[position], position);
-        require_noted(&mut engine.target, &changes)?;
+        let changes = Changes::of(&engine.tenure.plan, progress, &engine.tables[position], position);
+        require_noted(&mut engine.sessions.target, &changes)?;
     }
     Ok(compared)
 }
 
 /// Requests streams for the following steps, if there is more than one step compares.
 fn wish(engine: &mut Engine, progress: &CopyProgress) -> Result<()> {
-    engine.streams.wished =
+    engine.sessions.streams.wished =
         stream_sessions::wanted(engine, progress, stream_sessions::Locks::OfAllTables)?.saturating_sub(1);
     Ok(())
 }
@@ -149,7 +149,7 @@ pub fn give_up(engine: &mut Engine, text: String) {
 /// steps that failed because of a comparison; in the end the comparison is aborted, and the split follows its source
 /// without it.
 pub fn record(engine: &mut Engine, ended: Option<Ended>, failures: &mut u32) {
-    let id = engine.plan.id;
+    let id = engine.tenure.plan.id;
     let Some(run) = engine.verification.as_mut() else { return };
     let rewritten = run.rewritten.take();
     if let Some(failed) = run.failure.take() {

@@ -5,6 +5,7 @@ use super::rows::{self, CHECKSUM, LENGTH};
 use crate::agent::error::Result;
 use crate::agent::session::Side;
 use crate::agent::shape::{Column, TableShape};
+use crate::agent::state::epoch::Tenure;
 use crate::agent::state::progress::TableProgress;
 use crate::guc;
 use crate::keys::scope::Scope;
@@ -12,6 +13,7 @@ use crate::remote::quote::array_literal;
 use crate::remote::result::Rows;
 use crate::remote::{Connection, number};
 use crate::split::engine::session_pair::{PairAnswers, SessionPair, ask_both};
+use crate::split::engine::sessions::EngineSessions;
 use crate::split::engine::{Engine, scope_size};
 use crate::split::table::SplitTable;
 
@@ -33,7 +35,9 @@ pub struct SideSize {
 /// finds. The planner's estimates are useless for a target whose rows were just copied.
 pub fn is_small(engine: &mut Engine, position: usize, progress: &TableProgress) -> Result<bool> {
     let most = most();
-    let Engine { plan, reader, target, tables, .. } = engine;
+    let Engine {
+        tenure: Tenure { plan, .. }, sessions: EngineSessions { reader, target, .. }, tables, ..
+    } = engine;
     let table = &tables[position];
     if bytes(reader, &table.source)? <= most && bytes(target, &table.target)? <= most {
         return Ok(true);
@@ -78,7 +82,7 @@ fn are_found(connection: &mut Connection, shape: &TableShape, by: &Column, scope
 
 /// Returns the bytes of some tables, of both sides together.
 pub fn sizes(engine: &mut Engine, positions: &[usize]) -> Result<Vec<i64>> {
-    let Engine { reader, target, tables, .. } = engine;
+    let Engine { sessions: EngineSessions { reader, target, .. }, tables, .. } = engine;
     let query = |of: fn(&SplitTable) -> &TableShape| {
         let each = |(number, position): (usize, &usize)| {
             format!("SELECT {number}, {}", sum_of_leaves(of(&tables[*position])))
@@ -145,7 +149,9 @@ pub fn read_together(
 
 /// Returns what was compared of a table, if both sides are equal. The servers work at the same time.
 pub fn compare(engine: &mut Engine, position: usize) -> Result<Option<SideSize>> {
-    let Engine { plan, reader, target, tables, .. } = engine;
+    let Engine {
+        tenure: Tenure { plan, .. }, sessions: EngineSessions { reader, target, .. }, tables, ..
+    } = engine;
     let table = &tables[position];
     let message = |side, by| question(table, side, &plan.scope.predicate(by, "t"));
     let messages = [[message(Side::Source, &table.source_by), message(Side::Target, &table.target_by)]];
