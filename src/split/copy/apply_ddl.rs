@@ -120,7 +120,7 @@ pub fn begin(engine: &mut Engine) -> Result<Vec<TableShape>> {
         Side::Target,
         engine.tenure.generation,
     )?;
-    locks::lock_target(engine)?;
+    locks::lock_target(&mut engine.sessions.target, &engine.tables)?;
     let now = seen::look(&mut engine.sessions.target, &engine.tenure.plan, Side::Target)?;
     untrusted_code::look_through(&mut engine.sessions.target, &engine.tenure.plan, Side::Target, now.code())?;
     Ok(now.tables)

@@ -60,7 +60,7 @@ pub fn check_all(engine: &mut Engine) -> Result<()> {
     if engine.seen.watched.references.is_empty() {
         return Ok(());
     }
-    let locks = locks::target_locks_with_referenced(engine);
+    let locks = locks::target_locks_with_referenced(&engine.tables, &engine.seen.watched);
     let locked = engine.sessions.target.run(&format!("BEGIN; {locks}"));
     locked.map_err(|error| if is_gone(&error) { SplitError::renamed(&error) } else { error.into() })?;
     // A foreign key that was added since may reference tables that are not locked.

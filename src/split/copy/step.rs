@@ -39,8 +39,8 @@ const COPIED_AGAIN: &str = ": rows are copied again";
 /// Applies the window since the last step and, while there are any, the next chunks.
 pub fn run(engine: &mut Engine) -> Result<StepOutcome> {
     reach(injection_points::STEP_BEGIN)?;
-    stream_sessions::open_wished(engine)?;
-    let locks = locks::source_locks(engine);
+    stream_sessions::open_wished(&engine.tenure, &mut engine.sessions)?;
+    let locks = locks::source_locks(&engine.tables);
     let now = observe_source_after(engine, &locks)?;
     reach(injection_points::STEP_SNAPSHOT)?;
     let (mut before, mut there) = begin_target(engine, &now)?;
@@ -141,7 +141,7 @@ pub fn begin_target(engine: &mut Engine, source: &Observation) -> Result<(CopyPr
 pub fn send_begin_target(engine: &mut Engine) -> Result<()> {
     let id = engine.tenure.plan.id;
     let begin = epoch::begin_statements(id, Side::Target, engine.tenure.generation);
-    let locks = locks::target_locks_with_referenced(engine);
+    let locks = locks::target_locks_with_referenced(&engine.tables, &engine.seen.watched);
     // The structure of the tables is read under these locks, together with the cursors.
     let look =
         engine.seen.target.statements(&mut engine.sessions.target, &engine.tenure.plan, Side::Target)?;
@@ -505,10 +505,10 @@ fn end_draining(engine: &mut Engine, mut progress: CopyProgress) -> Result<StepO
 
 /// Waits for the transactions that hold the capture lock now.
 fn wait_for_holders(engine: &mut Engine) -> Result<()> {
-    let holders = holders::holders(engine)?;
+    let holders = holders::holders(&mut engine.sessions.control, engine.tenure.plan.id)?;
     let _status = wait::status_scope();
     loop {
-        let now = holders::holders(engine)?;
+        let now = holders::holders(&mut engine.sessions.control, engine.tenure.plan.id)?;
         let left: Vec<String> =
             now.iter().filter(|h| holders.iter().any(|o| o.id == h.id)).map(|h| h.text.clone()).collect();
         if left.is_empty() {

@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 /// Plans the next chunks and makes the streams hold the step's snapshot and its locks. Returns None if the step copies
 /// alone. The last chunk of all is always a step's, which checks everything once more.
 pub fn begin(engine: &mut Engine, progress: &CopyProgress) -> Result<Option<Round>> {
-    let wanted = wanted(engine, progress, Locks::OfChunks)?;
+    let wanted = wanted(&engine.tenure.plan, &mut engine.sessions, engine.mode, progress, Locks::OfChunks)?;
     let left = chunk::left(progress, engine.pace.chunk_blocks).saturating_sub(1);
     engine.sessions.streams.wished = wanted.min(left).saturating_sub(1);
     // If fewer streams are wanted, their sessions are closed.
@@ -49,8 +49,8 @@ pub fn begin(engine: &mut Engine, progress: &CopyProgress) -> Result<Option<Roun
     let own = chunks.first().map(Chunk::tables).unwrap_or_default();
     let of_stream = |chunk: &Chunk| [own.clone(), chunk.tables()].concat();
     let of: Vec<Vec<usize>> = chunks.iter().skip(1).map(of_stream).collect();
-    let fits = stream_sessions::fit(engine, progress, &of);
-    let ready = hold(engine, &of[..fits])?;
+    let fits = stream_sessions::fit(engine.tenure.plan.id, &mut engine.sessions.streams, progress, &of);
+    let ready = hold(&engine.tenure, &mut engine.sessions, &engine.tables, &of[..fits])?;
     chunks.truncate(ready + 1);
     Ok((chunks.len() > 1).then_some(Round { chunks }))
 }
@@ -60,7 +60,7 @@ pub fn run(engine: &mut Engine, outcome: &mut StepOutcome, now: &Observation, ro
     // If the worker fails after this each time, nothing has advanced, and the next one must try less.
     commit::commit_before_chunks(engine, outcome, now)?;
     reach(injection_points::STREAMS_BEGUN)?;
-    if !stream_sessions::begin_again(engine)? {
+    if !stream_sessions::begin_again(&engine.tenure, &mut engine.sessions, &engine.tables)? {
         return give_up(engine, round);
     }
     let began = Instant::now();

@@ -184,7 +184,8 @@ pub fn release_with(
 
 /// Returns the text of `waiting_for`: the sessions that keep the fence from being taken.
 pub fn holders_text(engine: &mut Engine) -> Result<String> {
-    let holders: Vec<String> = holders(engine)?.into_iter().map(|h| h.text).collect();
+    let holders: Vec<String> =
+        holders(&mut engine.sessions.control, engine.tenure.plan.id)?.into_iter().map(|h| h.text).collect();
     let shard = engine.tenure.plan.source.shard_key.clone();
     Ok(if holders.is_empty() {
         format!("open transactions of writers on shard \"{shard}\"")

@@ -127,7 +127,7 @@ fn steps(
     disable_routes(engine, aim, deadline)?;
     let began = Instant::now();
     reach(injection_points::CUTOVER_DISABLED)?;
-    let tables = locks::source_for_cutover(engine);
+    let tables = locks::source_for_cutover(&engine.tables, &engine.seen.parents);
     let waited_for = fence::take(engine, fence, deadline, Some(&tables)).map_err(aborted::deadline_passed)?;
     reach(injection_points::CUTOVER_LOCKED)?;
     in_time(deadline)?;
@@ -241,7 +241,9 @@ fn not_ready(engine: &mut Engine, asked: Option<TimestampWithTimeZone>) -> Resul
     if reference.is_some() {
         return Ok(reference);
     }
-    let old = holders::holders(engine)?.into_iter().find(|holder| holder.old);
+    let old = holders::holders(&mut engine.sessions.control, engine.tenure.plan.id)?
+        .into_iter()
+        .find(|holder| holder.old);
     Ok(old.map(|holder| {
         format!(
             "a writer's transaction on shard \"{}\": {}",

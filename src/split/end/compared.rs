@@ -16,19 +16,24 @@ use crate::split::verify::{key, sequences};
 pub fn run(engine: &mut Engine, version: i64, failures: &mut u32) -> Result<()> {
     before::require_told(engine, version)?;
     walk::begin(engine)?;
-    stream_sessions::open_wished(engine)?;
+    stream_sessions::open_wished(&engine.tenure, &mut engine.sessions)?;
     let ended = look(engine);
-    walk::record(engine, ended.is_ok().then_some(Ended::Committed), failures);
+    walk::record(
+        engine.tenure.plan.id,
+        engine.verification.as_mut(),
+        ended.is_ok().then_some(Ended::Committed),
+        failures,
+    );
     ended
 }
 
 fn look(engine: &mut Engine) -> Result<()> {
     let stray = before::stray(engine)?;
     if let Some(text) = stray.map_or_else(|| before::uncompared(engine), |text| Ok(Some(text)))? {
-        walk::give_up(engine, text);
+        walk::give_up(engine.verification.as_mut(), text);
         return Ok(());
     }
-    locks::lock_source(engine)?;
+    locks::lock_source(&mut engine.sessions.reader, &engine.tables)?;
     step::observe_source(engine)?;
     engine.sessions.target.run("BEGIN")?;
     let tables: Vec<&str> = engine.tables.iter().map(|table| table.target.name.as_str()).collect();
@@ -37,10 +42,10 @@ fn look(engine: &mut Engine) -> Result<()> {
     untrusted_code::look_through(&mut engine.sessions.target, &engine.tenure.plan, Side::Target, &code)?;
     key::require_all_as_noted(&mut engine.sessions.target, &engine.tenure.plan, &engine.tables)?;
     let progress = progress::stored(&mut engine.sessions.target, &engine.tenure.plan)?.unwrap_or_default();
-    stream_sessions::hold_open(engine)?;
+    stream_sessions::hold_open(&engine.tenure, &mut engine.sessions, &engine.tables)?;
     walk::slices(engine, &progress, When::AfterCutover)?;
     sequences::look_at(engine)?;
-    stream_sessions::let_go(engine)?;
+    stream_sessions::let_go(&mut engine.sessions.streams)?;
     engine.sessions.target.run("ROLLBACK")?;
     engine.sessions.reader.run("ROLLBACK")?;
     if let Some(run) = engine.verification.as_mut() {

@@ -262,7 +262,7 @@ fn delete_table(
     if of_table.is_over() {
         return Ok(deleted);
     }
-    stream_sessions::open_to_delete(engine, progress)?;
+    stream_sessions::open_to_delete(&engine.tenure, &mut engine.sessions, engine.mode, progress)?;
     let Engine {
         sessions: EngineSessions { target, streams, .. }, tenure: Tenure { plan, .. }, tables, ..
     } = engine;

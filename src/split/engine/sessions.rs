@@ -5,6 +5,7 @@ use crate::agent::session::Side;
 use crate::agent::state::epoch::{self, Tenure};
 use crate::agent::state::queue;
 use crate::remote::Connection;
+use crate::split::engine::session_pair::SessionPair;
 use crate::split::engine::stream::Streams;
 use crate::split::table::SplitTable;
 use std::time::{Duration, Instant};
@@ -31,6 +32,12 @@ impl EngineSessions {
         for session in [&mut self.reader, &mut self.control, &mut self.target] {
             session.set_deadline(deadline);
         }
+    }
+
+    /// Returns the step's own pair of sessions, and then those of its streams.
+    pub fn pairs(&mut self) -> impl Iterator<Item = SessionPair<'_>> {
+        let own = SessionPair { source: &mut self.reader, target: &mut self.target };
+        SessionPair::all(own, &mut self.streams.open)
     }
 
     /// Returns the bytes of the queues on the source.

@@ -396,11 +396,11 @@ impl Worker {
         let (mut failures, rests_until) = (self.compare_failures, self.compares_after);
         let engine = self.attached(state)?;
         if state.repairs {
-            repair::run(engine)?;
+            repair::run(&engine.tenure, &mut engine.sessions, &engine.tables)?;
         }
         match (state.verifies, began < rests_until) {
             (true, false) => walk::begin(engine)?,
-            (true, true) => walk::rest(engine),
+            (true, true) => walk::rest(engine.verification.as_mut()),
             (false, _) => engine.verification = None,
         }
         let outcome = step::run(engine);
@@ -408,7 +408,7 @@ impl Worker {
             None => Ended::Committed,
             Some(_) => Ended::CopyRestarted,
         });
-        walk::record(engine, ended, &mut failures);
+        walk::record(engine.tenure.plan.id, engine.verification.as_mut(), ended, &mut failures);
         let compared = engine.verification.as_ref().map_or(0, |run| run.step_bytes);
         self.compare_failures = failures;
         if compared > 0 {

@@ -89,7 +89,7 @@ fn bring_over(engine: &mut Engine, why: &Failure) -> Result<bool> {
 
 /// Locks both sides in the state that the check has found, as a step does.
 fn hold(engine: &mut Engine) -> Result<CopyProgress> {
-    locks::lock_source(engine)?;
+    locks::lock_source(&mut engine.sessions.reader, &engine.tables)?;
     let on_source = seen::look(&mut engine.sessions.reader, &engine.tenure.plan, Side::Source)?;
     epoch::begin_as(
         &mut engine.sessions.target,
@@ -97,7 +97,7 @@ fn hold(engine: &mut Engine) -> Result<CopyProgress> {
         Side::Target,
         engine.tenure.generation,
     )?;
-    locks::lock_target(engine)?;
+    locks::lock_target(&mut engine.sessions.target, &engine.tables)?;
     let on_target = seen::look(&mut engine.sessions.target, &engine.tenure.plan, Side::Target)?;
     untrusted_code::look_through(
         &mut engine.sessions.target,

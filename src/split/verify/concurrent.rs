@@ -16,7 +16,7 @@ pub fn begin(engine: &mut Engine, progress: &CopyProgress) -> Result<bool> {
     let is_rest = std::mem::take(&mut engine.sessions.streams.rest);
     match engine.verification.as_ref().is_some_and(|run| !run.tables.is_empty()) {
         true if is_rest => {}
-        true => stream_sessions::hold_open(engine)?,
+        true => stream_sessions::hold_open(&engine.tenure, &mut engine.sessions, &engine.tables)?,
         false => engine.sessions.streams.end(),
     }
     if engine.sessions.streams.held == 0 {
@@ -27,14 +27,14 @@ pub fn begin(engine: &mut Engine, progress: &CopyProgress) -> Result<bool> {
 
 /// Compares once the step is committed.
 pub fn run(engine: &mut Engine, progress: &CopyProgress) -> Result<()> {
-    if stream_sessions::begin_again(engine)? {
+    if stream_sessions::begin_again(&engine.tenure, &mut engine.sessions, &engine.tables)? {
         compare(engine, progress)?;
         engine.sessions.target.run("ROLLBACK")?;
     } else {
         // The next step compares alone.
         engine.sessions.streams.rest = true
     }
-    stream_sessions::let_go(engine)?;
+    stream_sessions::let_go(&mut engine.sessions.streams)?;
     engine.sessions.reader.run("COMMIT")?;
     Ok(())
 }
