@@ -4,11 +4,14 @@
 use super::{leaves, window};
 use crate::agent::error::Result;
 use crate::agent::shape::Observation;
+use crate::agent::state::epoch::Tenure;
 use crate::agent::state::{consumed, lease, progress};
 use crate::remote::result::Rows;
 use crate::split::copy::outcome::StepOutcome;
-use crate::split::engine::{Counted, Engine};
+use crate::split::engine::sessions::EngineSessions;
+use crate::split::engine::{Counted, Engine, QueueState};
 use crate::split::injection_points::{self, reach};
+use crate::split::table::SplitTable;
 use std::collections::BTreeSet;
 use std::time::Instant;
 
@@ -50,7 +53,7 @@ fn commit_as(
     if reading == Reading::Ends {
         engine.sessions.reader.send("COMMIT")?;
     }
-    if let Some(statements) = consuming(engine, outcome, now) {
+    if let Some(statements) = consuming(engine.tenure.plan.id, &engine.tables, &engine.queue, outcome, now) {
         engine.sessions.control_transaction(&engine.tenure, &statements)?;
         engine.queue.filled = Some(BTreeSet::new());
     }
@@ -93,7 +96,7 @@ pub fn commit_and_ask(
     engine.queue.counted = Some(Counted { since: now.snapshot.clone(), rows: None });
     // An answer may have been given long before it was received, but not earlier than the round trip permits.
     let heard = (sent + engine.sessions.distance).min(Instant::now());
-    engine.queue.owed = consuming(engine, outcome, now);
+    engine.queue.owed = consuming(engine.tenure.plan.id, &engine.tables, &engine.queue, outcome, now);
     Ok(CommitAnswers { target, source, heard })
 }
 
@@ -104,8 +107,8 @@ fn announced(engine: &mut Engine, outcome: &mut StepOutcome) -> Result<String> {
     let before = outcome.progress.steps;
     outcome.progress.steps = engine.queue.counters.next_step(before);
     if engine.queue.announced.take() != Some(outcome.progress.steps) {
-        send_announcement(engine, before, None)?;
-        take_announcement(engine)?;
+        send_announcement(&engine.tenure, &mut engine.sessions, &mut engine.queue, before, None)?;
+        take_announcement(&mut engine.sessions, &mut engine.queue)?;
         engine.queue.announced = None;
     }
     reach(injection_points::STEP_DURABLE)?;
@@ -113,9 +116,15 @@ fn announced(engine: &mut Engine, outcome: &mut StepOutcome) -> Result<String> {
 }
 
 /// Returns the statement that removes a committed step from the queues, or None if it has nothing of them.
-fn consuming(engine: &Engine, outcome: &StepOutcome, now: &Observation) -> Option<String> {
+fn consuming(
+    split: i64,
+    tables: &[SplitTable],
+    queue: &QueueState,
+    outcome: &StepOutcome,
+    now: &Observation,
+) -> Option<String> {
     let has_changes = outcome.changes > 0 || outcome.restarted.is_some();
-    has_changes.then(|| window::consume(engine, &now.snapshot, outcome.progress.steps))
+    has_changes.then(|| window::consume(split, tables, queue, &now.snapshot, outcome.progress.steps))
 }
 
 /// Commits synchronously on the source after S: everything that S saw is on its disk by then. Without this, rows of
@@ -124,16 +133,22 @@ fn consuming(engine: &Engine, outcome: &StepOutcome, now: &Observation) -> Optio
 ///
 /// `deciding` is the run of the master that may decide, if this is the last step of a cutover. The answer is received
 /// later: rows may be copied meanwhile, but are committed only after it.
-pub fn send_announcement(engine: &mut Engine, before: i64, deciding: Option<&str>) -> Result<()> {
-    let (id, step) = (engine.tenure.plan.id, engine.queue.counters.next_step(before));
+pub fn send_announcement(
+    tenure: &Tenure,
+    sessions: &mut EngineSessions,
+    queue: &mut QueueState,
+    before: i64,
+    deciding: Option<&str>,
+) -> Result<()> {
+    let (id, step) = (tenure.plan.id, queue.counters.next_step(before));
     let mut statements = vec![lease::renew(id), consumed::announce(id, step)];
     statements.extend(deciding.map(|instance| consumed::decide(id, instance)));
-    engine.queue.announced = Some(step);
-    engine.sessions.send_control_transaction(&engine.tenure, &statements.join("; "))
+    queue.announced = Some(step);
+    sessions.send_control_transaction(tenure, &statements.join("; "))
 }
 
 /// Receives that answer. It must be received whatever happened to the rows: the session is the one that opens the
 /// source again.
-pub fn take_announcement(engine: &mut Engine) -> Result<()> {
-    engine.sessions.take_control_transaction().inspect_err(|_| engine.queue.announced = None)
+pub fn take_announcement(sessions: &mut EngineSessions, queue: &mut QueueState) -> Result<()> {
+    sessions.take_control_transaction().inspect_err(|_| queue.announced = None)
 }

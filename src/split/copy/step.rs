@@ -12,23 +12,25 @@ use super::{apart, chunk, commit, leaves, streams};
 use crate::agent::error::{Result, SplitError};
 use crate::agent::session::Side;
 use crate::agent::shape::{Observation, TableShape};
+use crate::agent::state::epoch::Tenure;
 use crate::agent::state::progress::{self, CopyProgress, TableProgress};
 use crate::agent::state::{consumed, epoch, is_gone, lease, overflow, queue};
 use crate::agent::{known_column, seen, temporary};
-use crate::catalog::split;
+use crate::catalog::split::{self, Plan};
 use crate::catalog::split_state::{Goal, row};
 use crate::error::{Failure, SqlState};
 use crate::guc;
-use crate::remote::RemoteError;
 use crate::remote::quote::ident;
+use crate::remote::{Connection, RemoteError};
 use crate::server::txn::transaction;
 use crate::server::wait;
 use crate::split::copy::key_identity::KeyIdentity;
 use crate::split::copy::outcome::StepOutcome;
 use crate::split::copy::partition_layout;
+use crate::split::engine::sessions::EngineSessions;
 use crate::split::engine::{Counted, Engine, holders, locks, stream_sessions};
 use crate::split::injection_points::{self, reach};
-use crate::split::table::{computed, triggers};
+use crate::split::table::{SplitTable, computed, triggers};
 use crate::split::verify::concurrent;
 use crate::split::{reads, reverse_preconditions, untrusted_code};
 use std::time::{Duration, Instant};
@@ -45,21 +47,31 @@ pub fn run(engine: &mut Engine) -> Result<StepOutcome> {
     reach(injection_points::STEP_SNAPSHOT)?;
     let (mut before, mut there) = begin_target(engine, &now)?;
     if before.draining {
-        return end_draining(engine, before);
+        return end_draining(&engine.tenure, &mut engine.sessions, before);
     }
-    if let Some(why) = compare::restart(engine, &before, &now).filter(|_| before.again.is_none()) {
-        remember_restart(engine, before, why)?;
+    if let Some(why) =
+        compare::restart(&engine.queue.counters, &before, &now).filter(|_| before.again.is_none())
+    {
+        remember_restart(engine.tenure.plan.id, &mut engine.sessions.target, before, why)?;
         (before, there) = begin_target(engine, &now)?;
     }
     apart::require(engine.sessions.reader.shard(), &now.tables)?;
     apart::require(engine.sessions.target.shard(), &there.tables)?;
-    let lost = leaves::admit(engine, &mut before, &there)?;
-    let mut differences = compare::compare(engine, &before, &now)?;
+    let lost =
+        leaves::admit(&engine.tenure.plan, &mut engine.sessions, &mut engine.tables, &mut before, &there)?;
+    let mut differences =
+        compare::compare(&engine.tenure.plan, &engine.tables, &engine.queue.counters, &before, &now)?;
     differences.reset.extend(lost);
     if !differences.uncaptured.is_empty() {
-        return capture_new_leaves(engine, differences, &now);
+        return capture_new_leaves(
+            &engine.tenure,
+            &mut engine.sessions,
+            &mut engine.tables,
+            differences,
+            &now,
+        );
     }
-    let entries = window::count(engine, &before)?;
+    let entries = window::count(&mut engine.sessions.reader, &engine.tables, &mut engine.queue, &before)?;
     let mut outcome = apply(engine, before, &now, differences, &entries)?;
     // The target is at S.
     let stands = outcome.progress.is_copied() && outcome.restarted.is_none();
@@ -94,7 +106,7 @@ fn observe_source_after(engine: &mut Engine, locks: &str) -> Result<Observation>
     // The target's progress shows later whether it has no more than that.
     let known = engine.queue.counted.take().map(|counted| counted.since);
     if let Some(since) = &known {
-        questions.push(window::counting(engine, since)?);
+        questions.push(window::counting(&mut engine.sessions.reader, &engine.tables, since)?);
     }
     let look =
         engine.seen.source.statements(&mut engine.sessions.reader, &engine.tenure.plan, Side::Source)?;
@@ -181,7 +193,7 @@ pub fn finish_begin_target(engine: &mut Engine, source: &Observation) -> Result<
             return Err(foreign_keys::have_changed(&engine.sessions.target));
         }
     }
-    check_target(engine, &progress, source, &now)?;
+    check_target(&engine.tenure.plan, &engine.tables, &progress, source, &now)?;
     Ok((progress, now))
 }
 
@@ -207,17 +219,18 @@ fn watch_again(engine: &mut Engine, error: RemoteError) -> SplitError {
 /// Checks that the target's tables are still the ones that the split was installed for, and that nothing was added
 /// that would change what is written.
 fn check_target(
-    engine: &Engine,
+    plan: &Plan,
+    tables: &[SplitTable],
     progress: &CopyProgress,
     source: &Observation,
     now: &Observation,
 ) -> Result<()> {
-    for (position, (table, shape)) in engine.tables.iter().zip(&now.tables).enumerate() {
+    for (position, (table, shape)) in tables.iter().zip(&now.tables).enumerate() {
         let after = shape.structure();
         let known = progress.tables.get(position).map_or("", |known| &known.target_structure);
         let before = [known, &table.target.structure()];
         let changed = before.iter().find(|before| !before.is_empty() && **before != after);
-        let policy = engine.tenure.plan.tables.get(position);
+        let policy = plan.tables.get(position);
         let is_own = |column: &str| policy.is_some_and(|policy| computed::is_own(policy, column));
         let unkept = source.tables.get(position).and_then(|from| shape.unkept_promise(from, is_own));
         let (what, detail) = match (&shape.hazards, changed, unkept) {
@@ -243,13 +256,9 @@ fn check_target(
 
 /// Stores the reason of a restart before anything is announced on the source, whose counters show that the target does
 /// not fit them: with the next number they would fit again.
-fn remember_restart(engine: &mut Engine, before: CopyProgress, why: String) -> Result<()> {
-    progress::store(
-        &mut engine.sessions.target,
-        engine.tenure.plan.id,
-        &CopyProgress { again: Some(why), ..before },
-    )?;
-    engine.sessions.target.run("COMMIT")?;
+fn remember_restart(split: i64, target: &mut Connection, before: CopyProgress, why: String) -> Result<()> {
+    progress::store(target, split, &CopyProgress { again: Some(why), ..before })?;
+    target.run("COMMIT")?;
     reach(injection_points::RESTART_REMEMBERED)?;
     Ok(())
 }
@@ -257,27 +266,28 @@ fn remember_restart(engine: &mut Engine, before: CopyProgress, why: String) -> R
 /// Creates triggers on a partition that is new on the source; the step is repeated afterwards, and copies it from its
 /// beginning.
 fn capture_new_leaves(
-    engine: &mut Engine,
+    tenure: &Tenure,
+    sessions: &mut EngineSessions,
+    tables: &mut [SplitTable],
     differences: Differences,
     now: &Observation,
 ) -> Result<StepOutcome> {
-    engine.sessions.target.run("ROLLBACK")?;
-    engine.sessions.reader.run("ROLLBACK")?;
-    if transaction(|| split::replays_ddl(engine.tenure.plan.id)) {
+    sessions.target.run("ROLLBACK")?;
+    sessions.reader.run("ROLLBACK")?;
+    if transaction(|| split::replays_ddl(tenure.plan.id)) {
         // This comes first: once the partition is captured, nothing shows that it is new.
         let new = now.tables.iter().flat_map(TableShape::leaves).filter(|leaf| !leaf.captured);
-        partition_layout::bring_new(engine, &new.map(|leaf| leaf.oid.clone()).collect())?;
+        partition_layout::bring_new(tenure, sessions, tables, &new.map(|leaf| leaf.oid.clone()).collect())?;
     }
     let mut names = Vec::new();
     for position in differences.uncaptured {
-        let fresh = seen::look(&mut engine.sessions.control, &engine.tenure.plan, Side::Source)?;
-        if let (Some(table), Some(shape)) =
-            (engine.tables.get_mut(position), fresh.tables.into_iter().nth(position))
+        let fresh = seen::look(&mut sessions.control, &tenure.plan, Side::Source)?;
+        if let (Some(table), Some(shape)) = (tables.get_mut(position), fresh.tables.into_iter().nth(position))
         {
             table.source = shape;
             triggers::install(
-                &mut engine.sessions.control,
-                &engine.tenure.plan,
+                &mut sessions.control,
+                &tenure.plan,
                 std::slice::from_ref(table),
                 Side::Source,
             )?;
@@ -305,7 +315,7 @@ pub fn apply(
             "the queue of changes was full or its lease had expired",
         )?;
         reads::require_none(engine.tenure.plan.id, COPIED_AGAIN)?;
-        tell_stopped(engine)?;
+        tell_stopped(&engine.tenure.plan, &mut engine.sessions, &engine.tables)?;
         drain_overflow(engine, &progress)?;
         return Err(SplitError::Retry(
             "the copy to start again: the queue of changes was full or its lease had expired".into(),
@@ -373,7 +383,12 @@ fn reset(
     for position in resets {
         let known = &progress.tables[*position];
         if !known.leaves.is_empty() {
-            window::delete_scope(engine, *position, &key_identity)?;
+            window::delete_scope(
+                &engine.tenure.plan,
+                &mut engine.sessions,
+                &engine.tables[*position],
+                &key_identity,
+            )?;
             restarted.get_or_insert_with(|| {
                 let name = &engine.tables[*position].source.name;
                 format!("table {name} was truncated, rewritten or changed, or has lost a partition")
@@ -429,15 +444,15 @@ fn copy_chunks(engine: &mut Engine, outcome: &mut StepOutcome) -> Result<()> {
 }
 
 /// Records in the split's history why capture has stopped.
-fn tell_stopped(engine: &mut Engine) -> Result<()> {
-    let why = if engine.sessions.queue_bytes(&engine.tables)? >= crate::guc::queue_max_bytes() {
+fn tell_stopped(plan: &Plan, sessions: &mut EngineSessions, tables: &[SplitTable]) -> Result<()> {
+    let why = if sessions.queue_bytes(tables)? >= crate::guc::queue_max_bytes() {
         "its queue was full (shardmaster.queue_max_size)"
     } else {
         "its lease had expired (shardmaster.capture_lease)"
     };
-    let shard = &engine.tenure.plan.source.shard_key;
+    let shard = &plan.source.shard_key;
     let text = format!("the copy starts again: capture on shard \"{shard}\" had stopped, {why}");
-    transaction(|| split::event_again(engine.tenure.plan.id, &text));
+    transaction(|| split::event_again(plan.id, &text));
     Ok(())
 }
 
@@ -469,7 +484,12 @@ fn drain_overflow(engine: &mut Engine, before: &CopyProgress) -> Result<()> {
     };
     let key_identity = KeyIdentity::stored(before, &engine.tenure.plan.scope, Side::Target);
     for position in 0..engine.tables.len() {
-        window::delete_scope(engine, position, &key_identity)?;
+        window::delete_scope(
+            &engine.tenure.plan,
+            &mut engine.sessions,
+            &engine.tables[position],
+            &key_identity,
+        )?;
     }
     progress::store(&mut engine.sessions.target, id, &empty)?;
     engine.sessions.target.run("COMMIT")?;
@@ -487,40 +507,38 @@ fn drain_overflow(engine: &mut Engine, before: &CopyProgress) -> Result<()> {
 
 /// Ends the wait after an overflow. A transaction that saw a mark and skipped the queue may still be open: once all of
 /// them have ended, the next snapshot sees what they did, and the copy may begin.
-fn end_draining(engine: &mut Engine, mut progress: CopyProgress) -> Result<StepOutcome> {
-    engine.sessions.target.run("ROLLBACK")?;
-    engine.sessions.reader.run("ROLLBACK")?;
-    wait_for_holders(engine)?;
+fn end_draining(
+    tenure: &Tenure,
+    sessions: &mut EngineSessions,
+    mut progress: CopyProgress,
+) -> Result<StepOutcome> {
+    sessions.target.run("ROLLBACK")?;
+    sessions.reader.run("ROLLBACK")?;
+    wait_for_holders(&tenure.plan, &mut sessions.control)?;
     progress.draining = false;
-    epoch::begin_as(
-        &mut engine.sessions.target,
-        engine.tenure.plan.id,
-        Side::Target,
-        engine.tenure.generation,
-    )?;
-    progress::store(&mut engine.sessions.target, engine.tenure.plan.id, &progress)?;
-    engine.sessions.target.run("COMMIT")?;
+    epoch::begin_as(&mut sessions.target, tenure.plan.id, Side::Target, tenure.generation)?;
+    progress::store(&mut sessions.target, tenure.plan.id, &progress)?;
+    sessions.target.run("COMMIT")?;
     Err(SplitError::Retry("the copy to start again: writers without a queue have ended".into()))
 }
 
 /// Waits for the transactions that hold the capture lock now.
-fn wait_for_holders(engine: &mut Engine) -> Result<()> {
-    let holders = holders::holders(&mut engine.sessions.control, engine.tenure.plan.id)?;
+fn wait_for_holders(plan: &Plan, control: &mut Connection) -> Result<()> {
+    let holders = holders::holders(control, plan.id)?;
     let _status = wait::status_scope();
     loop {
-        let now = holders::holders(&mut engine.sessions.control, engine.tenure.plan.id)?;
+        let now = holders::holders(control, plan.id)?;
         let left: Vec<String> =
             now.iter().filter(|h| holders.iter().any(|o| o.id == h.id)).map(|h| h.text.clone()).collect();
         if left.is_empty() {
             return Ok(());
         }
-        if transaction(|| row::read(engine.tenure.plan.id)).is_ok_and(|state| state.goal == Goal::RolledBack)
-        {
+        if transaction(|| row::read(plan.id)).is_ok_and(|state| state.goal == Goal::RolledBack) {
             return Err(SplitError::Retry("the rollback that was asked for".into()));
         }
         wait::report(&format!(
             "transactions on shard \"{}\" that wrote while the queue was full to end: {}",
-            engine.tenure.plan.source.shard_key,
+            plan.source.shard_key,
             left.join(", ")
         ));
         wait::sleep(Duration::from_millis(100));

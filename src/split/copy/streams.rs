@@ -61,7 +61,7 @@ pub fn run(engine: &mut Engine, outcome: &mut StepOutcome, now: &Observation, ro
     commit::commit_before_chunks(engine, outcome, now)?;
     reach(injection_points::STREAMS_BEGUN)?;
     if !stream_sessions::begin_again(&engine.tenure, &mut engine.sessions, &engine.tables)? {
-        return give_up(engine, round);
+        return give_up(&mut engine.sessions, round);
     }
     let began = Instant::now();
     let copied = copy(engine, round)?;
@@ -77,8 +77,8 @@ pub fn run(engine: &mut Engine, outcome: &mut StepOutcome, now: &Observation, ro
 
 /// Ends a round because another session waits for the target's tables, which the streams would block as long as the
 /// step waits behind that session. The target has all changes of S; the chunks are left to the next step.
-fn give_up(engine: &mut Engine, round: &Round) -> Result<()> {
-    let Engine { sessions: EngineSessions { reader, streams, .. }, .. } = engine;
+fn give_up(sessions: &mut EngineSessions, round: &Round) -> Result<()> {
+    let EngineSessions { reader, streams, .. } = sessions;
     streams.rest = true;
     let others = streams.beside(round.chunks.len()).iter_mut();
     let others = others.flat_map(|StreamSessions { reader, writer, .. }| [writer, reader]);
@@ -107,7 +107,7 @@ fn commit_each(
     outcome.progress.worker = engine.tenure.generation;
     let spans = round.chunks.iter().zip(copied).filter(|(chunk, _)| chunk.is_whole());
     if let Some((chunk, copied)) = spans.max_by_key(|(_, copied)| bytes_of(copied)) {
-        chunk.adapt(engine, &mut outcome.progress, took, copied);
+        chunk.adapt(&mut engine.pace, &mut outcome.progress, took, copied);
     }
     for (number, (chunk, copied)) in round.chunks.iter().zip(copied).enumerate() {
         let parts = chunk.note(&mut outcome.progress, copied);

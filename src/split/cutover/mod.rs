@@ -112,7 +112,9 @@ fn steps(
 ) -> Result<Option<Rehearsed>> {
     foreign_keys::check_all(engine)?;
     let raised_by = Instant::now() + guc::cutover_timeout();
-    let sequences = sequences::raise(engine, Ahead::Plenty, raised_by).map_err(aborted::deadline_passed)?;
+    let sequences =
+        sequences::raise(&engine.tenure.plan, &mut engine.sessions, &engine.tables, Ahead::Plenty, raised_by)
+            .map_err(aborted::deadline_passed)?;
     source::prepare_unseen(engine)?;
     let mut asked = FenceQuestions {
         sequences,
@@ -173,7 +175,7 @@ fn steps(
 
 /// Up to here no lock keeps clients from drawing from the source's sequences.
 fn follow_sequences(engine: &mut Engine, asked: &mut FenceQuestions) -> Result<()> {
-    if let Some(reason) = asked.sequences.follow(engine)? {
+    if let Some(reason) = asked.sequences.follow(&mut engine.sessions)? {
         sequences::tell(engine.tenure.plan.id, &reason);
     }
     Ok(())
@@ -196,7 +198,7 @@ pub fn be_ready(engine: &mut Engine) -> Result<()> {
     let deadline = Instant::now() + guc::cutover_timeout();
     let _status = wait::status_scope();
     unregistered::require_none_before_cutover(&mut engine.sessions.control, &engine.tenure.plan)?;
-    since_check::require_as_checked(engine)?;
+    since_check::require_as_checked(&engine.tenure.plan, &mut engine.sessions, &engine.tables)?;
     let asked = transaction(reference::now);
     let mut waited_for = None;
     let is_ready = retry::until(deadline, PAUSES, || {
@@ -351,15 +353,17 @@ fn apply_last_window(
         return Err(SplitError::Retry("the partitions of the source, which have just changed".into()));
     }
     let (mut before, there) = step::finish_begin_target(engine, &now)?;
-    let lost = leaves::admit(engine, &mut before, &there)?;
-    let differences = compare::compare(engine, &before, &now)?;
+    let lost =
+        leaves::admit(&engine.tenure.plan, &mut engine.sessions, &mut engine.tables, &mut before, &there)?;
+    let differences =
+        compare::compare(&engine.tenure.plan, &engine.tables, &engine.queue.counters, &before, &now)?;
     if differences.restart.is_some()
         || !(lost.is_empty() && differences.reset.is_empty())
         || !(differences.grown.is_empty() && differences.uncaptured.is_empty())
     {
         return Err(SplitError::Retry("the copy, which has to start again".into()));
     }
-    let entries = window::count(engine, &before)?;
+    let entries = window::count(&mut engine.sessions.reader, &engine.tables, &mut engine.queue, &before)?;
     let waiting = number::sum(entries.iter().map(|entry| entry.rows));
     if Instant::now() > deadline {
         return Err(SplitError::Aborted(aborted::because("writers for most of shardmaster.cutover_timeout")));
@@ -387,11 +391,17 @@ fn apply_announced(
 ) -> Result<StepOutcome> {
     // From this commit on a decision may exist that this server might forget.
     let deciding = transaction(instance::current);
-    commit::send_announcement(engine, before.steps, Some(&deciding))?;
+    commit::send_announcement(
+        &engine.tenure,
+        &mut engine.sessions,
+        &mut engine.queue,
+        before.steps,
+        Some(&deciding),
+    )?;
     engine.mode = StepMode::Last { most_bytes: guc::cutover_max_bytes() };
     let applied = step::apply(engine, before, now, differences, entries);
     engine.mode = StepMode::Follow;
-    let announced = commit::take_announcement(engine);
+    let announced = commit::take_announcement(&mut engine.sessions, &mut engine.queue);
     let outcome = applied?;
     announced?;
     Ok(outcome)

@@ -266,7 +266,15 @@ fn catch_up(engine: &mut Engine) -> Result<bool> {
 /// both shards still have all of it, clients do not wait for a sequence again: a session that has drawn from it may
 /// stay for long, and the source's own record may have become anything since.
 fn raise_sequences(engine: &mut Engine, is_whole: bool) -> Result<()> {
-    match sequences::raise(engine, sequences::Ahead::Enough, Instant::now()).map(drop) {
+    match sequences::raise(
+        &engine.tenure.plan,
+        &mut engine.sessions,
+        &engine.tables,
+        sequences::Ahead::Enough,
+        Instant::now(),
+    )
+    .map(drop)
+    {
         Err(error) if is_whole => {
             sequences::tell(engine.tenure.plan.id, &error.to_string());
             // The error may have left a transaction open there.

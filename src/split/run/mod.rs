@@ -240,7 +240,7 @@ impl Worker {
         engine.verification = None;
         // Rows have come since the tables were analyzed. What is not done within a turn delays nothing.
         engine.analyzed.clear();
-        analyze::run(engine);
+        analyze::run(&engine.tenure.plan, &mut engine.sessions.target, &mut engine.analyzed);
         match cutover::be_ready(engine) {
             Err(SplitError::Failed(failure)) if !asked_for_else(id, work) => {
                 self.stop_before_cutover(state.phase, &failure);
@@ -420,8 +420,10 @@ impl Worker {
         }
         let is_caught_up = outcome.lag < guc::max_lag() && outcome.progress.is_copied();
         // The way to the cutover waits for it, changes do not.
-        let is_analyzed =
-            state.phase != Phase::Tailing || !is_caught_up || analyze::run(self.attached(state)?);
+        let is_analyzed = state.phase != Phase::Tailing || !is_caught_up || {
+            let Engine { tenure, sessions, analyzed, .. } = self.attached(state)?;
+            analyze::run(&tenure.plan, &mut sessions.target, analyzed)
+        };
         if is_analyzed {
             self.record(state, &outcome)?;
         }

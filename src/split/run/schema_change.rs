@@ -81,8 +81,8 @@ fn differs(table: &SplitTable, why: &Failure) -> String {
 
 /// Applies what the owner has done on the source to the target. Returns whether there was anything.
 fn bring_over(engine: &mut Engine, why: &Failure) -> Result<bool> {
-    let columns = apply_ddl::bring_over(engine, why)?;
-    let partitions = partition_layout::bring_over(engine, None)
+    let columns = apply_ddl::bring_over(&engine.tenure, &mut engine.sessions.target, &engine.tables, why)?;
+    let partitions = partition_layout::bring_over(&engine.tenure, &mut engine.sessions, &engine.tables, None)
         .map_err(|error| apply_ddl::refused(error, "partitions of the source", why))?;
     Ok(columns || partitions)
 }
