@@ -118,11 +118,7 @@ pub fn admit(
     let (mut lost, mut admitted) = (Vec::new(), is_upgraded);
     for (position, shape) in now.tables.iter().enumerate() {
         let Some(table) = progress.tables.get(position) else { continue };
-        let mut leaves = match &table.target_leaves {
-            // The split was installed by a version that did not check leaves.
-            None if progress.snapshot.is_some() => of(shape),
-            known => known.clone().unwrap_or_default(),
-        };
+        let mut leaves = stored_leaves(progress, table, shape);
         let before = leaves.len();
         if !is_upgraded && is_computed_anew(table, &leaves, shape) {
             lost.push(position);
@@ -159,16 +155,29 @@ pub fn admit(
             leaves.push(TargetLeaf::from(leaf));
             admitted = true;
         }
-        let table = &mut progress.tables[position];
-        table.target_leaves = Some(leaves);
-        table.target_altered.clone_from(&shape.altered);
-        table.target_columns.get_or_insert_with(|| known_column::of(shape));
+        remember(&mut progress.tables[position], leaves, shape);
     }
     if !admitted {
         return Ok(lost);
     }
     store(plan.id, &mut sessions.target, progress, &lost, now)?;
     Err(SplitError::Retry("the target's new partitions to be included".into()))
+}
+
+/// Returns the leaves of a table as they were when they were last checked.
+fn stored_leaves(progress: &CopyProgress, table: &TableProgress, shape: &TableShape) -> Vec<TargetLeaf> {
+    match &table.target_leaves {
+        // The split was installed by a version that did not check leaves.
+        None if progress.snapshot.is_some() => of(shape),
+        known => known.clone().unwrap_or_default(),
+    }
+}
+
+/// Records the leaves of a table that was checked.
+fn remember(table: &mut TableProgress, leaves: Vec<TargetLeaf>, shape: &TableShape) {
+    table.target_leaves = Some(leaves);
+    table.target_altered.clone_from(&shape.altered);
+    table.target_columns.get_or_insert_with(|| known_column::of(shape));
 }
 
 /// Whether values may have been recomputed: copied rows are in another file, and the table's columns were changed.

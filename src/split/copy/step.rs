@@ -8,32 +8,30 @@
 use super::compare::{self, Differences};
 use super::foreign_keys::{self, RowsLook};
 use super::window::{self, WindowBatch, WindowEntries};
-use super::{apart, chunk, commit, leaves, streams};
+use super::{apart, chunk, commit, leaves, queue_overflow, streams};
 use crate::agent::error::{Result, SplitError};
 use crate::agent::session::Side;
 use crate::agent::shape::{Observation, TableShape};
-use crate::agent::state::epoch::Tenure;
-use crate::agent::state::progress::{self, CopyProgress, TableProgress};
-use crate::agent::state::{consumed, epoch, is_gone, lease, overflow, queue};
+use crate::agent::state::epoch::{self, Tenure};
+use crate::agent::state::progress::{self, CopyProgress};
+use crate::agent::state::{consumed, is_gone};
 use crate::agent::{known_column, seen, temporary};
 use crate::catalog::split::{self, Plan};
-use crate::catalog::split_state::{Goal, row};
 use crate::error::{Failure, SqlState};
 use crate::guc;
 use crate::remote::quote::ident;
 use crate::remote::{Connection, RemoteError};
 use crate::server::txn::transaction;
-use crate::server::wait;
 use crate::split::copy::key_identity::KeyIdentity;
 use crate::split::copy::outcome::StepOutcome;
 use crate::split::copy::partition_layout;
 use crate::split::engine::sessions::EngineSessions;
-use crate::split::engine::{Counted, Engine, holders, locks, stream_sessions};
+use crate::split::engine::{Counted, Engine, locks, stream_sessions};
 use crate::split::injection_points::{self, reach};
 use crate::split::table::{SplitTable, computed, triggers};
 use crate::split::verify::concurrent;
 use crate::split::{reads, reverse_preconditions, untrusted_code};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// The reason why reads are directed to the source again.
 const COPIED_AGAIN: &str = ": rows are copied again";
@@ -47,31 +45,23 @@ pub fn run(engine: &mut Engine) -> Result<StepOutcome> {
     reach(injection_points::STEP_SNAPSHOT)?;
     let (mut before, mut there) = begin_target(engine, &now)?;
     if before.draining {
-        return end_draining(&engine.tenure, &mut engine.sessions, before);
+        return queue_overflow::end_draining(&engine.tenure, &mut engine.sessions, before);
     }
-    if let Some(why) =
-        compare::restart(&engine.queue.counters, &before, &now).filter(|_| before.again.is_none())
-    {
+    let restart = compare::restart(&engine.queue.counters, &before, &now);
+    if let Some(why) = restart.filter(|_| before.again.is_none()) {
         remember_restart(engine.tenure.plan.id, &mut engine.sessions.target, before, why)?;
         (before, there) = begin_target(engine, &now)?;
     }
-    apart::require(engine.sessions.reader.shard(), &now.tables)?;
-    apart::require(engine.sessions.target.shard(), &there.tables)?;
-    let lost =
-        leaves::admit(&engine.tenure.plan, &mut engine.sessions, &mut engine.tables, &mut before, &there)?;
-    let mut differences =
-        compare::compare(&engine.tenure.plan, &engine.tables, &engine.queue.counters, &before, &now)?;
+    let Engine { tenure, sessions, tables, queue, .. } = &mut *engine;
+    apart::require(sessions.reader.shard(), &now.tables)?;
+    apart::require(sessions.target.shard(), &there.tables)?;
+    let lost = leaves::admit(&tenure.plan, sessions, tables, &mut before, &there)?;
+    let mut differences = compare::compare(&tenure.plan, tables, &queue.counters, &before, &now)?;
     differences.reset.extend(lost);
     if !differences.uncaptured.is_empty() {
-        return capture_new_leaves(
-            &engine.tenure,
-            &mut engine.sessions,
-            &mut engine.tables,
-            differences,
-            &now,
-        );
+        return capture_new_leaves(tenure, sessions, tables, differences, &now);
     }
-    let entries = window::count(&mut engine.sessions.reader, &engine.tables, &mut engine.queue, &before)?;
+    let entries = window::count(&mut sessions.reader, tables, queue, &before)?;
     let mut outcome = apply(engine, before, &now, differences, &entries)?;
     // The target is at S.
     let stands = outcome.progress.is_copied() && outcome.restarted.is_none();
@@ -315,8 +305,8 @@ pub fn apply(
             "the queue of changes was full or its lease had expired",
         )?;
         reads::require_none(engine.tenure.plan.id, COPIED_AGAIN)?;
-        tell_stopped(&engine.tenure.plan, &mut engine.sessions, &engine.tables)?;
-        drain_overflow(engine, &progress)?;
+        queue_overflow::tell_stopped(&engine.tenure.plan, &mut engine.sessions, &engine.tables)?;
+        queue_overflow::drain_overflow(engine, &progress)?;
         return Err(SplitError::Retry(
             "the copy to start again: the queue of changes was full or its lease had expired".into(),
         ));
@@ -441,106 +431,4 @@ fn copy_chunks(engine: &mut Engine, outcome: &mut StepOutcome) -> Result<()> {
         }
     }
     Ok(())
-}
-
-/// Records in the split's history why capture has stopped.
-fn tell_stopped(plan: &Plan, sessions: &mut EngineSessions, tables: &[SplitTable]) -> Result<()> {
-    let why = if sessions.queue_bytes(tables)? >= crate::guc::queue_max_bytes() {
-        "its queue was full (shardmaster.queue_max_size)"
-    } else {
-        "its lease had expired (shardmaster.capture_lease)"
-    };
-    let shard = &plan.source.shard_key;
-    let text = format!("the copy starts again: capture on shard \"{shard}\" had stopped, {why}");
-    transaction(|| split::event_again(plan.id, &text));
-    Ok(())
-}
-
-/// Restarts after an overflow: the queue did not take everything, so the target starts from nothing. It stores that
-/// first, then removes the marks, so that new writes are queued again.
-fn drain_overflow(engine: &mut Engine, before: &CopyProgress) -> Result<()> {
-    engine.sessions.target.run("ROLLBACK")?;
-    engine.sessions.reader.run("ROLLBACK")?;
-    let id = engine.tenure.plan.id;
-    epoch::begin_as(&mut engine.sessions.target, id, Side::Target, engine.tenure.generation)?;
-    let empty = CopyProgress {
-        steps: engine.queue.counters.consumed,
-        draining: true,
-        last_event_id: before.last_event_id,
-        last_event_at: before.last_event_at,
-        tables: before
-            .tables
-            .iter()
-            .map(|table| TableProgress {
-                structure: table.structure.clone(),
-                target_structure: table.target_structure.clone(),
-                columns: table.columns.clone(),
-                target_columns: table.target_columns.clone(),
-                target_leaves: table.target_leaves.clone(),
-                ..TableProgress::default()
-            })
-            .collect(),
-        ..CopyProgress::default()
-    };
-    let key_identity = KeyIdentity::stored(before, &engine.tenure.plan.scope, Side::Target);
-    for position in 0..engine.tables.len() {
-        window::delete_scope(
-            &engine.tenure.plan,
-            &mut engine.sessions,
-            &engine.tables[position],
-            &key_identity,
-        )?;
-    }
-    progress::store(&mut engine.sessions.target, id, &empty)?;
-    engine.sessions.target.run("COMMIT")?;
-    reach(injection_points::OVERFLOW_RESET)?;
-    let queues: Vec<String> = engine.tables.iter().map(|t| queue::clear(&t.queue)).collect();
-    engine.sessions.control_transaction(
-        &engine.tenure,
-        &format!("{}; {}; {}", queues.join("; "), overflow::delete(id), lease::renew(id)),
-    )?;
-    reach(injection_points::OVERFLOW_CLEARED)?;
-    // A writer that finds the queue closed until here leaves a mark, and this is done once more.
-    engine.sessions.control.run(&queue::reopen(id))?;
-    Ok(())
-}
-
-/// Ends the wait after an overflow. A transaction that saw a mark and skipped the queue may still be open: once all of
-/// them have ended, the next snapshot sees what they did, and the copy may begin.
-fn end_draining(
-    tenure: &Tenure,
-    sessions: &mut EngineSessions,
-    mut progress: CopyProgress,
-) -> Result<StepOutcome> {
-    sessions.target.run("ROLLBACK")?;
-    sessions.reader.run("ROLLBACK")?;
-    wait_for_holders(&tenure.plan, &mut sessions.control)?;
-    progress.draining = false;
-    epoch::begin_as(&mut sessions.target, tenure.plan.id, Side::Target, tenure.generation)?;
-    progress::store(&mut sessions.target, tenure.plan.id, &progress)?;
-    sessions.target.run("COMMIT")?;
-    Err(SplitError::Retry("the copy to start again: writers without a queue have ended".into()))
-}
-
-/// Waits for the transactions that hold the capture lock now.
-fn wait_for_holders(plan: &Plan, control: &mut Connection) -> Result<()> {
-    let holders = holders::holders(control, plan.id)?;
-    let _status = wait::status_scope();
-    loop {
-        let now = holders::holders(control, plan.id)?;
-        let left: Vec<String> =
-            now.iter().filter(|h| holders.iter().any(|o| o.id == h.id)).map(|h| h.text.clone()).collect();
-        if left.is_empty() {
-            return Ok(());
-        }
-        if transaction(|| row::read(plan.id)).is_ok_and(|state| state.goal == Goal::RolledBack) {
-            return Err(SplitError::Retry("the rollback that was asked for".into()));
-        }
-        wait::report(&format!(
-            "transactions on shard \"{}\" that wrote while the queue was full to end: {}",
-            plan.source.shard_key,
-            left.join(", ")
-        ));
-        wait::sleep(Duration::from_millis(100));
-    }
 }

@@ -16,17 +16,18 @@ use crate::remote::result::Rows;
 use crate::server::retry::{self, Attempt, Backoff};
 use crate::split::engine::Engine;
 use crate::split::engine::holders::holders;
+use crate::split::engine::sessions::EngineSessions;
+use crate::split::table::SplitTable;
 use std::time::{Duration, Instant};
 
 /// Describes the sessions that hold or want a lock on a moving table that blocks even readers, or one that keeps its
 /// partitions as they are.
-pub fn table_holders(engine: &mut Engine) -> Result<String> {
-    let tables: Vec<String> = engine
-        .tables
+pub fn table_holders(plan: &Plan, control: &mut Connection, tables: &[SplitTable]) -> Result<String> {
+    let tables: Vec<String> = tables
         .iter()
         .flat_map(|t| t.source.leaves().iter().map(|leaf| leaf.oid.clone()).chain(t.source.oid.clone()))
         .collect();
-    let rows = engine.sessions.control.run(&format!(
+    let rows = control.run(&format!(
         "SELECT string_agg(DISTINCT format('%s by %s', l.relation::regclass, {SESSION} || {OPEN_FOR}), '; ')
            FROM pg_locks l LEFT JOIN pg_stat_activity a ON a.pid = l.pid
           WHERE l.relation IN ({}) AND l.mode IN ('AccessExclusiveLock', 'ExclusiveLock', 'ShareRowExclusiveLock', 'ShareLock',
@@ -35,16 +36,16 @@ pub fn table_holders(engine: &mut Engine) -> Result<String> {
         tables.join(", ")
     ))?;
     let holders = rows.scalar().unwrap_or("a transaction that has ended meanwhile").to_owned();
-    Ok(format!("a lock on shard \"{}\": {holders}", engine.tenure.plan.source.shard_key))
+    Ok(format!("a lock on shard \"{}\": {holders}", plan.source.shard_key))
 }
 
 /// Opens a session that can hold the fence.
-pub fn open(engine: &mut Engine) -> Result<Connection> {
-    let mut fence = session::open_mover(&engine.tenure.plan, Side::Source, "fence")?;
+pub fn open(plan: &Plan, sessions: &EngineSessions) -> Result<Connection> {
+    let mut fence = session::open_mover(plan, Side::Source, "fence")?;
     fence.end_by_itself();
-    session::require_one_server(&fence, &engine.sessions.reader)?;
-    session::require_one_server(&fence, &engine.sessions.control)?;
-    epoch::register(&mut fence, &engine.tenure.plan, Side::Source)?;
+    session::require_one_server(&fence, &sessions.reader)?;
+    session::require_one_server(&fence, &sessions.control)?;
+    epoch::register(&mut fence, plan, Side::Source)?;
     Ok(fence)
 }
 
@@ -100,8 +101,10 @@ fn try_once(
     // the tables were waited for.
     let is_there_still = fence.run("ROLLBACK").is_ok();
     let reason = match in_the_way {
-        FenceObstacle::Writers => holders_text(engine)?,
-        FenceObstacle::Tables => table_holders(engine)?,
+        FenceObstacle::Writers => holders_text(&engine.tenure.plan, &mut engine.sessions.control)?,
+        FenceObstacle::Tables => {
+            table_holders(&engine.tenure.plan, &mut engine.sessions.control, &engine.tables)?
+        }
     };
     if !is_there_still {
         return Err(SplitError::Retry(reason));
@@ -183,10 +186,9 @@ pub fn release_with(
 }
 
 /// Returns the text of `waiting_for`: the sessions that keep the fence from being taken.
-pub fn holders_text(engine: &mut Engine) -> Result<String> {
-    let holders: Vec<String> =
-        holders(&mut engine.sessions.control, engine.tenure.plan.id)?.into_iter().map(|h| h.text).collect();
-    let shard = engine.tenure.plan.source.shard_key.clone();
+pub fn holders_text(plan: &Plan, control: &mut Connection) -> Result<String> {
+    let holders: Vec<String> = holders(control, plan.id)?.into_iter().map(|h| h.text).collect();
+    let shard = plan.source.shard_key.clone();
     Ok(if holders.is_empty() {
         format!("open transactions of writers on shard \"{shard}\"")
     } else {

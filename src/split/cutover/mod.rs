@@ -110,23 +110,14 @@ fn steps(
     aim: Aim,
     limit: Duration,
 ) -> Result<Option<Rehearsed>> {
-    foreign_keys::check_all(engine)?;
-    let raised_by = Instant::now() + guc::cutover_timeout();
-    let sequences =
-        sequences::raise(&engine.tenure.plan, &mut engine.sessions, &engine.tables, Ahead::Plenty, raised_by)
-            .map_err(aborted::deadline_passed)?;
-    source::prepare_unseen(engine)?;
-    let mut asked = FenceQuestions {
-        sequences,
-        guards: old_guards::GuardQuestions::prepare(&mut engine.sessions.target)?,
-    };
-    let fence = held.insert(fence::open(engine)?);
+    let mut asked = prepare(engine)?;
+    let fence = held.insert(fence::open(&engine.tenure.plan, &engine.sessions)?);
 
     let deadline = Instant::now() + limit;
     // At the deadline, the sessions that delay the cutover are still to be asked for.
     fence.set_deadline(Some(deadline + TO_ASK));
     engine.sessions.set_deadline(Some(deadline + TO_ASK));
-    disable_routes(engine, aim, deadline)?;
+    disable_routes(&engine.tenure, aim, deadline)?;
     let began = Instant::now();
     reach(injection_points::CUTOVER_DISABLED)?;
     let tables = locks::source_for_cutover(&engine.tables, &engine.seen.parents);
@@ -134,7 +125,7 @@ fn steps(
     reach(injection_points::CUTOVER_LOCKED)?;
     in_time(deadline)?;
     *is = FencedSource::Fenced;
-    close_fence(engine)?;
+    close_fence(&engine.tenure, &mut engine.sessions.control)?;
     reach(injection_points::CUTOVER_FENCED)?;
     in_time(deadline)?;
     let (outcome, found) = apply_last_window(engine, fence, &asked, deadline)?;
@@ -146,37 +137,50 @@ fn steps(
     if Instant::now() > deadline {
         return Err(SplitError::Aborted(aborted::because("the last changes to be applied")));
     }
-    require_both(engine, heard)?;
+    require_both(&mut engine.sessions, heard)?;
     if aim == Aim::Rehearse {
         return Ok(Some(Rehearsed { began, waited_for }));
     }
-    let (version, standby) =
-        decide_by(deadline, &engine.tenure.plan, engine.tenure.generation, outcome.progress.last_event_id)?;
+    let Engine { tenure, sessions, queue, .. } = engine;
+    let id = tenure.plan.id;
+    let (version, standby) = decide_by(deadline, tenure, outcome.progress.last_event_id)?;
     *is = FencedSource::Left;
-    engine.sessions.set_deadline(None);
+    sessions.set_deadline(None);
     reach(injection_points::CUTOVER_DECIDED)?;
-    follow_sequences(engine, &mut asked)?;
-    open::open_and_consume(engine, version, found)?;
+    follow_sequences(id, sessions, &mut asked)?;
+    open::open_and_consume(tenure, sessions, queue, version, found)?;
     reach(injection_points::CUTOVER_OPENED)?;
-    move_and_release(engine, fence, version)?;
+    move_and_release(tenure, sessions, fence, version)?;
     reach(injection_points::CUTOVER_MOVED)?;
     *held = None;
-    record_moved(&engine.tenure.plan, Some(began.elapsed()));
-    tell_waited_for(engine.tenure.plan.id, waited_for.as_deref());
+    record_moved(&tenure.plan, Some(began.elapsed()));
+    tell_waited_for(id, waited_for.as_deref());
     transaction(|| {
         standby::commit_alone();
-        split_progress::last_event(engine.tenure.plan.id, outcome.progress.last_event_at);
+        split_progress::last_event(id, outcome.progress.last_event_at);
         if standby == Standby::Unknown {
-            split::event(engine.tenure.plan.id, None, None, ALONE);
+            split::event(id, None, None, ALONE);
         }
     });
     Ok(None)
 }
 
+/// Prepares what is asked behind the fence, while writers do not wait yet.
+fn prepare(engine: &mut Engine) -> Result<FenceQuestions> {
+    foreign_keys::check_all(engine)?;
+    let Engine { tenure: Tenure { plan, .. }, sessions, tables, .. } = engine;
+    let raised_by = Instant::now() + guc::cutover_timeout();
+    let sequences = sequences::raise(plan, sessions, tables, Ahead::Plenty, raised_by)
+        .map_err(aborted::deadline_passed)?;
+    source::prepare_unseen(plan.id, &mut sessions.control, tables)?;
+    let guards = old_guards::GuardQuestions::prepare(&mut sessions.target)?;
+    Ok(FenceQuestions { sequences, guards })
+}
+
 /// Up to here no lock keeps clients from drawing from the source's sequences.
-fn follow_sequences(engine: &mut Engine, asked: &mut FenceQuestions) -> Result<()> {
-    if let Some(reason) = asked.sequences.follow(&mut engine.sessions)? {
-        sequences::tell(engine.tenure.plan.id, &reason);
+fn follow_sequences(split: i64, sessions: &mut EngineSessions, asked: &mut FenceQuestions) -> Result<()> {
+    if let Some(reason) = asked.sequences.follow(sessions)? {
+        sequences::tell(split, &reason);
     }
     Ok(())
 }
@@ -216,7 +220,9 @@ fn not_ready(engine: &mut Engine, asked: Option<TimestampWithTimeZone>) -> Resul
     untrusted_code::look_again_soon();
     let outcome = match step::run(engine) {
         Err(SplitError::Remote(error)) if error.is_lock_timeout() => {
-            let reason = fence::table_holders(engine).unwrap_or_else(|_| error.to_string());
+            let reason =
+                fence::table_holders(&engine.tenure.plan, &mut engine.sessions.control, &engine.tables)
+                    .unwrap_or_else(|_| error.to_string());
             return Err(SplitError::Aborted(aborted::because(&reason)));
         }
         other => other?,
@@ -271,21 +277,21 @@ const LATELY: Duration = Duration::from_millis(20);
 /// Checks that the target, which is indispensable after the decision, has answered just now, and so has the source, in
 /// the session that has fenced it: the source was not restarted from an older disk since. A worker that was delayed
 /// asks both once more.
-fn require_both(engine: &mut Engine, heard: Instant) -> Result<()> {
+fn require_both(sessions: &mut EngineSessions, heard: Instant) -> Result<()> {
     if heard.elapsed() > LATELY {
-        engine.sessions.target.send("SELECT 1")?;
-        engine.sessions.control.run("SELECT 1")?;
-        engine.sessions.target.finish()?;
+        sessions.target.send("SELECT 1")?;
+        sessions.control.run("SELECT 1")?;
+        sessions.target.finish()?;
     }
     Ok(())
 }
 
 /// 1. Disables writes by routes; reads go to the source. It changes the entries in place, without a version. If the
 ///    master's synchronous standby is away, this shows it before writers are blocked.
-fn disable_routes(engine: &Engine, aim: Aim, deadline: Instant) -> Result<()> {
+fn disable_routes(tenure: &Tenure, aim: Aim, deadline: Instant) -> Result<()> {
     let ((), standby) = on_master::by(deadline, || {
-        let state = row::lock(engine.tenure.plan.id)?;
-        if state.generation != engine.tenure.generation {
+        let state = row::lock(tenure.plan.id)?;
+        if state.generation != tenure.generation {
             return Err(SplitError::Superseded);
         }
         // Requests of the operator count up to here.
@@ -296,20 +302,16 @@ fn disable_routes(engine: &Engine, aim: Aim, deadline: Instant) -> Result<()> {
         if !phases::is_before_decision(state.phase) || !is_asked_for {
             return Err(SplitError::Retry("the cutover to be requested again".into()));
         }
-        change::set_moving(
-            &engine.tenure.plan.keyspace,
-            &engine.tenure.plan.entries,
-            &engine.tenure.plan.target.shard_key,
-        )?;
+        change::set_moving(&tenure.plan.keyspace, &tenure.plan.entries, &tenure.plan.target.shard_key)?;
         // If it is too late, no writer is kept waiting.
         if Instant::now() > deadline {
-            let routes = counted(engine.tenure.plan.entries.len(), "route", "routes");
+            let routes = counted(tenure.plan.entries.len(), "route", "routes");
             return Err(SplitError::Aborted(aborted::because(&format!(
                 "the master, which had {routes} to disable"
             ))));
         }
         // Writers wait from this time on.
-        split_state::cutover::step(engine.tenure.plan.id, CutoverStep::Disabled);
+        split_state::cutover::step(tenure.plan.id, CutoverStep::Disabled);
         Ok(())
     })?;
     match standby {
@@ -327,9 +329,8 @@ fn is_asked_for_now(state: &SplitState) -> bool {
 
 /// 3. Sets the state that writers read once they have the lock. If the fence is still held, which is checked from now
 ///    on, no writer has read the earlier state.
-pub fn close_fence(engine: &mut Engine) -> Result<()> {
-    let (id, generation) = (engine.tenure.plan.id, engine.tenure.generation);
-    let control = &mut engine.sessions.control;
+pub fn close_fence(tenure: &Tenure, control: &mut Connection) -> Result<()> {
+    let (id, generation) = (tenure.plan.id, tenure.generation);
     if !epoch::change(control, id, generation, &side::FENCE, Version::None)? {
         return Err(SplitError::Retry("the state of the source to be cleared up".into()));
     }
@@ -353,17 +354,16 @@ fn apply_last_window(
         return Err(SplitError::Retry("the partitions of the source, which have just changed".into()));
     }
     let (mut before, there) = step::finish_begin_target(engine, &now)?;
-    let lost =
-        leaves::admit(&engine.tenure.plan, &mut engine.sessions, &mut engine.tables, &mut before, &there)?;
-    let differences =
-        compare::compare(&engine.tenure.plan, &engine.tables, &engine.queue.counters, &before, &now)?;
+    let Engine { tenure: Tenure { plan, .. }, sessions, tables, queue, .. } = &mut *engine;
+    let lost = leaves::admit(plan, sessions, tables, &mut before, &there)?;
+    let differences = compare::compare(plan, tables, &queue.counters, &before, &now)?;
     if differences.restart.is_some()
         || !(lost.is_empty() && differences.reset.is_empty())
         || !(differences.grown.is_empty() && differences.uncaptured.is_empty())
     {
         return Err(SplitError::Retry("the copy, which has to start again".into()));
     }
-    let entries = window::count(&mut engine.sessions.reader, &engine.tables, &mut engine.queue, &before)?;
+    let entries = window::count(&mut sessions.reader, tables, queue, &before)?;
     let waiting = number::sum(entries.iter().map(|entry| entry.rows));
     if Instant::now() > deadline {
         return Err(SplitError::Aborted(aborted::because("writers for most of shardmaster.cutover_timeout")));
@@ -375,10 +375,11 @@ fn apply_last_window(
     if !outcome.progress.is_copied() {
         return Err(SplitError::Retry("the copy, which has to start again".into()));
     }
-    let beside = behind::questions(engine, asked, &now.snapshot)?;
+    let Engine { tenure: Tenure { plan, .. }, sessions, tables, .. } = &mut *engine;
+    let beside = behind::questions(plan, sessions, tables, asked, &now.snapshot)?;
     let answers = commit::commit_and_ask(engine, &mut outcome, &now, &beside)
         .map_err(|error| behind::renamed(error, asked))?;
-    Ok((outcome, behind::read(engine, asked, answers)?))
+    Ok((outcome, behind::read(&engine.tenure.plan, &engine.sessions, asked, answers)?))
 }
 
 /// Copies the window while the source counts the step, which must be on its disk before the target commits it.
@@ -391,13 +392,8 @@ fn apply_announced(
 ) -> Result<StepOutcome> {
     // From this commit on a decision may exist that this server might forget.
     let deciding = transaction(instance::current);
-    commit::send_announcement(
-        &engine.tenure,
-        &mut engine.sessions,
-        &mut engine.queue,
-        before.steps,
-        Some(&deciding),
-    )?;
+    let Engine { tenure, sessions, queue, .. } = &mut *engine;
+    commit::send_announcement(tenure, sessions, queue, before.steps, Some(&deciding))?;
     engine.mode = StepMode::Last { most_bytes: guc::cutover_max_bytes() };
     let applied = step::apply(engine, before, now, differences, entries);
     engine.mode = StepMode::Follow;
@@ -409,9 +405,9 @@ fn apply_announced(
 
 /// Runs step 5 without waiting for any session on the master past the deadline. A commit that waits for a synchronous
 /// standby is made already: the cutover continues without the standby.
-fn decide_by(deadline: Instant, plan: &Plan, generation: i64, last_event_id: i64) -> Result<(i64, Standby)> {
+fn decide_by(deadline: Instant, tenure: &Tenure, last_event_id: i64) -> Result<(i64, Standby)> {
     on_master::by(deadline, || {
-        let version = write_decision(plan, generation, last_event_id, None)?;
+        let version = write_decision(&tenure.plan, tenure.generation, last_event_id, None)?;
         if Instant::now() < deadline {
             Ok(version)
         } else {
@@ -457,25 +453,29 @@ fn write_decision(plan: &Plan, generation: i64, last_event_id: i64, version: Opt
 
 /// 6. Makes the source refuse its clients for good; writers that waited for the lock read this now. It is retried for
 ///    ever.
-pub fn move_source(engine: &mut Engine, version: i64) -> Result<()> {
-    let (id, generation) = (engine.tenure.plan.id, engine.tenure.generation);
-    let earlier = EarlierDecisions::before(&engine.tenure.plan, version);
-    let decided = Version::Is(Decided::of(&engine.tenure.plan, version, &earlier));
-    epoch::change(&mut engine.sessions.control, id, generation, &side::MOVE, decided)?;
+pub fn move_source(tenure: &Tenure, control: &mut Connection, version: i64) -> Result<()> {
+    let (id, generation) = (tenure.plan.id, tenure.generation);
+    let earlier = EarlierDecisions::before(&tenure.plan, version);
+    let decided = Version::Is(Decided::of(&tenure.plan, version, &earlier));
+    epoch::change(control, id, generation, &side::MOVE, decided)?;
     Ok(())
 }
 
 /// Does this in the session whose lock writers wait for, if it still has the lock: they read the new state once that
 /// commit releases them.
-fn move_and_release(engine: &mut Engine, fence: &mut Connection, version: i64) -> Result<()> {
-    let Engine { sessions: EngineSessions { reader, .. }, tenure: Tenure { plan, generation, .. }, .. } =
-        &mut *engine;
+fn move_and_release(
+    tenure: &Tenure,
+    sessions: &mut EngineSessions,
+    fence: &mut Connection,
+    version: i64,
+) -> Result<()> {
+    let plan = &tenure.plan;
     let earlier = EarlierDecisions::before(plan, version);
     let decided = Version::Is(Decided::of(plan, version, &earlier));
-    if fence::release_with(fence, reader, plan, *generation, &side::MOVE, decided) {
+    if fence::release_with(fence, &mut sessions.reader, plan, tenure.generation, &side::MOVE, decided) {
         return Ok(());
     }
-    move_source(engine, version)?;
+    move_source(tenure, &mut sessions.control, version)?;
     let _ = fence::release(fence);
     Ok(())
 }

@@ -6,7 +6,6 @@ use crate::agent::error::{Result, SplitError};
 use crate::agent::seen::SeenTables;
 use crate::agent::session::Side;
 use crate::agent::shape::Column;
-use crate::agent::state::epoch::Tenure;
 use crate::agent::state::progress::CopyProgress;
 use crate::agent::state::queue;
 use crate::catalog::split::Plan;
@@ -16,8 +15,6 @@ use crate::remote::quote::{array_of, ident, literal};
 use crate::remote::result::Rows;
 use crate::split::end::proof::is_missing;
 use crate::split::end::purge::small_batch::{self, FEW_ROWS, RowProof, RowsToDelete};
-use crate::split::engine::Engine;
-use crate::split::engine::sessions::EngineSessions;
 use crate::split::table::SplitTable;
 use crate::split::untrusted_code;
 use crate::split::verify::changes::Changes;
@@ -51,9 +48,13 @@ pub struct BatchProof<'a> {
 }
 
 impl<'a> BatchProof<'a> {
-    pub fn by(engine: &'a mut Engine, progress: &'a CopyProgress) -> BatchProof<'a> {
-        let Engine { sessions: EngineSessions { target, .. }, tenure: Tenure { plan, .. }, tables, .. } =
-            engine;
+    /// Returns the proof by the target's session.
+    pub fn by(
+        plan: &'a Plan,
+        target: &'a mut Connection,
+        tables: &'a [SplitTable],
+        progress: &'a CopyProgress,
+    ) -> BatchProof<'a> {
         BatchProof { target, plan, tables, progress }
     }
 

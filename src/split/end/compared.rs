@@ -3,6 +3,7 @@
 
 use crate::agent::error::Result;
 use crate::agent::session::Side;
+use crate::agent::state::epoch::Tenure;
 use crate::agent::state::progress;
 use crate::split::copy::step;
 use crate::split::end::before;
@@ -14,7 +15,7 @@ use crate::split::verify::{key, sequences};
 
 /// Compares as much as fits into a step.
 pub fn run(engine: &mut Engine, version: i64, failures: &mut u32) -> Result<()> {
-    before::require_told(engine, version)?;
+    before::require_told(&engine.tenure.plan, &mut engine.sessions, version)?;
     walk::begin(engine)?;
     stream_sessions::open_wished(&engine.tenure, &mut engine.sessions)?;
     let ended = look(engine);
@@ -28,8 +29,10 @@ pub fn run(engine: &mut Engine, version: i64, failures: &mut u32) -> Result<()> 
 }
 
 fn look(engine: &mut Engine) -> Result<()> {
-    let stray = before::stray(engine)?;
-    if let Some(text) = stray.map_or_else(|| before::uncompared(engine), |text| Ok(Some(text)))? {
+    let Engine { tenure: Tenure { plan, .. }, sessions, tables, .. } = &mut *engine;
+    let stray = before::stray(plan, sessions, tables)?;
+    let uncompared = || before::uncompared(plan, &mut sessions.target, tables);
+    if let Some(text) = stray.map_or_else(uncompared, |text| Ok(Some(text)))? {
         walk::give_up(engine.verification.as_mut(), text);
         return Ok(());
     }

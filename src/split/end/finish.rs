@@ -30,7 +30,7 @@ use crate::split::engine::sessions::EngineSessions;
 use crate::split::engine::{Engine, stream_sessions};
 use crate::split::injection_points::{self, reach};
 use crate::split::record::FinishRequest;
-use crate::split::table::triggers;
+use crate::split::table::{SplitTable, triggers};
 use crate::split::verify::changes::Changes;
 use crate::split::{install, redirect, references, untrusted_code};
 use crate::words::counted;
@@ -209,7 +209,7 @@ fn purge_source(
 }
 
 fn delete_rows(mut engine: Engine, request: &FinishRequest) -> Result<(Engine, u64)> {
-    before::require_ready(&mut engine, request)?;
+    before::require_ready(&engine.tenure.plan, &mut engine.sessions, &engine.tables, request)?;
     let mut source = session::open_mover(&engine.tenure.plan, Side::Source, "finish")?;
     session::require_one_server(&source, &engine.sessions.control)?;
     epoch::register(&mut source, &engine.tenure.plan, Side::Source)?;
@@ -231,7 +231,12 @@ fn delete_rows(mut engine: Engine, request: &FinishRequest) -> Result<(Engine, u
                 // Rows that may be missing are counted table by table.
                 Ok(purge::small_batch::Gone::new())
             } else {
-                let mut shown = BatchProof::by(engine, &progress);
+                let mut shown = BatchProof::by(
+                    &engine.tenure.plan,
+                    &mut engine.sessions.target,
+                    &engine.tables,
+                    &progress,
+                );
                 delete.few(source, some, &shapes, Some(&mut shown))
             }
         },
@@ -239,7 +244,7 @@ fn delete_rows(mut engine: Engine, request: &FinishRequest) -> Result<(Engine, u
             delete_table(engine, source, &delete, position, shape, &progress, request.accepts)
         },
     )?;
-    require_all_passed(&mut engine, request.accepts)?;
+    require_all_passed(&engine.tenure.plan, &mut engine.sessions, &engine.tables, request.accepts)?;
     Ok((engine, deleted))
 }
 
@@ -288,10 +293,13 @@ fn of_several(error: SplitError) -> SplitError {
 
 /// Checks that no row is left: a table or partition that was added while rows were deleted was in no batch, and
 /// triggers that were disabled meanwhile admitted rows behind the last one.
-fn require_all_passed(engine: &mut Engine, accepts: bool) -> Result<()> {
-    let Engine {
-        tenure: Tenure { plan, .. }, sessions: EngineSessions { control, target, .. }, tables, ..
-    } = engine;
+fn require_all_passed(
+    plan: &Plan,
+    sessions: &mut EngineSessions,
+    tables: &[SplitTable],
+    accepts: bool,
+) -> Result<()> {
+    let EngineSessions { control, target, .. } = sessions;
     untrusted_code::reading(control, plan, Side::Source, |source, locked| {
         if !accepts {
             leaves::check_source_before_finish(source, locked, target, plan)?;

@@ -327,7 +327,8 @@ fn require_frozen(tenure: &Tenure, there: i64) -> Result<Frozen> {
             return Err(SplitError::Retry(text));
         }
     }
-    before::require_frozen(&mut engine).map_err(|error| not_frozen(error, &tenure.plan, there))?;
+    before::require_frozen(&engine.tenure.plan, &mut engine.sessions, &engine.tables)
+        .map_err(|error| not_frozen(error, &tenure.plan, there))?;
     let stored = progress::stored(&mut engine.sessions.target, &engine.tenure.plan)?.unwrap_or_default();
     let counters = consumed::counters(&mut engine.sessions.control, there)?;
     let is_whole = counters.disagreement(stored.steps).is_none() && counters.announced == stored.steps;

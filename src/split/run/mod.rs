@@ -336,7 +336,7 @@ impl Worker {
         match self.engine.as_mut() {
             Some(engine) => {
                 engine.sessions.streams.end();
-                renew_lease(engine, &mut self.lease_renewed)?;
+                renew_lease(&engine.tenure, &mut engine.sessions, &mut self.lease_renewed)?;
             }
             // Only the source is needed for that, and no side is taken over.
             None if is_lease_due(self.lease_renewed) => {
@@ -354,9 +354,7 @@ impl Worker {
     fn hold(&mut self) -> Result<Duration> {
         let state = transaction(|| row::read(self.id))?;
         let id = self.id;
-        let mut renewed = self.lease_renewed;
-        renew_lease(self.attached(&state)?, &mut renewed)?;
-        self.lease_renewed = renewed;
+        self.renew_own_lease(&state)?;
         self.write(|| split_state::work::does(id, Activity::Idle, None));
         wait::report_as(WorkerStatus::Idle, "waiting for shard_split_run_backfill");
         Ok(Duration::from_secs(5))
@@ -376,12 +374,12 @@ impl Worker {
         }
         self.record(state, &outcome)?;
         if let Some(engine) = self.engine.as_mut() {
-            self.readers.watch(engine)?;
+            self.readers.watch(&engine.tenure.plan, &mut engine.sessions)?;
         }
         match self.engine.as_mut().filter(|_| outcome.chunks == 0 && !outcome.progress.is_copied()) {
             Some(engine) => {
                 // A step without rows renews nothing.
-                renew_lease(engine, &mut self.lease_renewed)?;
+                renew_lease(&engine.tenure, &mut engine.sessions, &mut self.lease_renewed)?;
                 if let Some(reason) = engine.pace.throttle.reason() {
                     wait::report(reason);
                 }
@@ -427,9 +425,7 @@ impl Worker {
         if is_analyzed {
             self.record(state, &outcome)?;
         }
-        let mut renewed = self.lease_renewed;
-        renew_lease(self.attached(state)?, &mut renewed)?;
-        self.lease_renewed = renewed;
+        self.renew_own_lease(state)?;
         if !is_analyzed {
             return Ok(Duration::ZERO);
         }
@@ -455,7 +451,11 @@ impl Worker {
                 transaction(|| cutover_request::waits_for(self.id)).unwrap_or_default(),
             ),
             false => {
-                let found = self.engine.as_mut().map(|engine| self.readers.watch(engine)).transpose()?;
+                let found = self
+                    .engine
+                    .as_mut()
+                    .map(|engine| self.readers.watch(&engine.tenure.plan, &mut engine.sessions))
+                    .transpose()?;
                 match found.flatten() {
                     Some(reads) => (WorkerStatus::Waiting, reads),
                     None => (WorkerStatus::Idle, "waiting for shard_split_cutover".to_owned()),
