@@ -5,12 +5,14 @@ use super::source;
 use crate::agent::error::{Result, SplitError};
 use crate::catalog::split::Plan;
 use crate::error::{Failure, SqlState};
+use crate::guc;
 use crate::remote::result::Rows;
 use crate::remote::{Connection, RemoteError, number};
+use crate::split::aborted;
 use crate::split::copy::commit::{CommitAnswers, CommitQuestions};
 use crate::split::cutover::old_guards::{self, OldGuards};
 use crate::split::engine::sessions::EngineSessions;
-use crate::split::sequences;
+use crate::split::sequences::{self, Ahead};
 use crate::split::table::SplitTable;
 use std::time::Instant;
 
@@ -29,6 +31,16 @@ pub struct FenceAnswers {
     pub guards: Option<OldGuards>,
     /// The time from which both answers may have been valid.
     pub heard: Instant,
+}
+
+/// Prepares these queries, while no writer waits yet, and raises the sequences that they ask for.
+pub fn prepare(plan: &Plan, sessions: &mut EngineSessions, tables: &[SplitTable]) -> Result<FenceQuestions> {
+    let raised_by = Instant::now() + guc::cutover_timeout();
+    let sequences = sequences::raise(plan, sessions, tables, Ahead::Plenty, raised_by)
+        .map_err(aborted::deadline_passed)?;
+    source::prepare_unseen(plan.id, &mut sessions.control, tables)?;
+    let guards = old_guards::GuardQuestions::prepare(&mut sessions.target)?;
+    Ok(FenceQuestions { sequences, guards })
 }
 
 /// Returns the queries that are sent with the commit, so that writers do not wait for them separately: to the source

@@ -23,7 +23,7 @@ use super::copy::window::{self, WindowEntries};
 use super::copy::{commit, foreign_keys, leaves, step};
 use super::engine::Engine;
 use super::injection_points::{self, reach};
-use super::sequences::{self, Ahead};
+use super::sequences;
 use super::{record, since_check, unregistered};
 use crate::agent::error::{Result, SplitError};
 use crate::agent::shape::Observation;
@@ -110,7 +110,8 @@ fn steps(
     aim: Aim,
     limit: Duration,
 ) -> Result<Option<Rehearsed>> {
-    let mut asked = prepare(engine)?;
+    foreign_keys::check_all(engine)?;
+    let mut asked = behind::prepare(&engine.tenure.plan, &mut engine.sessions, &engine.tables)?;
     let fence = held.insert(fence::open(&engine.tenure.plan, &engine.sessions)?);
 
     let deadline = Instant::now() + limit;
@@ -163,18 +164,6 @@ fn steps(
         }
     });
     Ok(None)
-}
-
-/// Prepares what is asked behind the fence, while writers do not wait yet.
-fn prepare(engine: &mut Engine) -> Result<FenceQuestions> {
-    foreign_keys::check_all(engine)?;
-    let Engine { tenure: Tenure { plan, .. }, sessions, tables, .. } = engine;
-    let raised_by = Instant::now() + guc::cutover_timeout();
-    let sequences = sequences::raise(plan, sessions, tables, Ahead::Plenty, raised_by)
-        .map_err(aborted::deadline_passed)?;
-    source::prepare_unseen(plan.id, &mut sessions.control, tables)?;
-    let guards = old_guards::GuardQuestions::prepare(&mut sessions.target)?;
-    Ok(FenceQuestions { sequences, guards })
 }
 
 /// Up to here no lock keeps clients from drawing from the source's sequences.

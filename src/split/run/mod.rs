@@ -418,10 +418,7 @@ impl Worker {
         }
         let is_caught_up = outcome.lag < guc::max_lag() && outcome.progress.is_copied();
         // The way to the cutover waits for it, changes do not.
-        let is_analyzed = state.phase != Phase::Tailing || !is_caught_up || {
-            let Engine { tenure, sessions, analyzed, .. } = self.attached(state)?;
-            analyze::run(&tenure.plan, &mut sessions.target, analyzed)
-        };
+        let is_analyzed = state.phase != Phase::Tailing || !is_caught_up || self.analyze_target(state)?;
         if is_analyzed {
             self.record(state, &outcome)?;
         }

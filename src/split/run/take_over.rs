@@ -14,7 +14,7 @@ use crate::split::engine::Engine;
 use crate::split::plan::check;
 use crate::split::run::Worker;
 use crate::split::run::pace::renew_lease;
-use crate::split::{install, phases, record};
+use crate::split::{analyze, install, phases, record};
 
 impl Worker {
     /// Whether an earlier worker, or this one with sessions that it has lost, was within a cutover.
@@ -61,6 +61,13 @@ impl Worker {
             }
         }
         self.engine.as_mut().ok_or(SplitError::Superseded)
+    }
+
+    /// Analyzes the target's tables with the plan of the engine, and attaches the engine if needed. Returns false if
+    /// some tables are left.
+    pub(super) fn analyze_target(&mut self, state: &SplitState) -> Result<bool> {
+        let Engine { tenure, sessions, analyzed, .. } = self.attached(state)?;
+        Ok(analyze::run(&tenure.plan, &mut sessions.target, analyzed))
     }
 
     /// Renews the lease with the engine's session, and attaches the engine if needed.
