@@ -4,6 +4,7 @@
 use crate::agent::error::{Result, SplitError};
 use crate::agent::session::Side;
 use crate::agent::shape::Column;
+use crate::agent::state::epoch::Tenure;
 use crate::agent::state::is_gone;
 use crate::agent::state::progress::CopyProgress;
 use crate::catalog::split::Plan;
@@ -58,21 +59,22 @@ pub fn check_step(engine: &mut Engine, after: &CopyProgress, looked: &RowsLook) 
 
 /// Checks all rows once more before a cutover, by the foreign keys that exist now.
 pub fn check_all(engine: &mut Engine) -> Result<()> {
-    engine.seen.watch(&engine.tenure.plan, &mut engine.sessions, &engine.tables)?;
-    if engine.seen.watched.references.is_empty() {
+    let Engine { tenure: Tenure { plan, .. }, sessions, tables, seen, .. } = engine;
+    seen.watch(plan, sessions, tables)?;
+    if seen.watched.references.is_empty() {
         return Ok(());
     }
-    let locks = locks::target_locks_with_referenced(&engine.tables, &engine.seen.watched);
-    let locked = engine.sessions.target.run(&format!("BEGIN; {locks}"));
+    let locks = locks::target_locks_with_referenced(tables, &seen.watched);
+    let locked = sessions.target.run(&format!("BEGIN; {locks}"));
     locked.map_err(|error| if is_gone(&error) { SplitError::renamed(&error) } else { error.into() })?;
     // A foreign key that was added since may reference tables that are not locked.
-    let locked = engine.seen.watched.referenced();
-    engine.seen.watch(&engine.tenure.plan, &mut engine.sessions, &engine.tables)?;
-    if engine.seen.watched.referenced() != locked {
-        return Err(have_changed(&engine.sessions.target));
+    let locked = seen.watched.referenced();
+    seen.watch(plan, sessions, tables)?;
+    if seen.watched.referenced() != locked {
+        return Err(have_changed(&sessions.target));
     }
-    untrusted_code::require_none(&mut engine.sessions.target, &engine.tenure.plan, Side::Target)?;
-    let (plan, target, watched) = (&engine.tenure.plan, &mut engine.sessions.target, &engine.seen.watched);
+    untrusted_code::require_none(&mut sessions.target, plan, Side::Target)?;
+    let (target, watched) = (&mut sessions.target, &seen.watched);
     for reference in watched.references.iter().filter(|reference| reference.from_position.is_some()) {
         check_reference(plan, target, watched, reference, None)?;
     }

@@ -7,6 +7,7 @@ use crate::agent::error::{Result, SplitError};
 use crate::agent::reading::LockedTables;
 use crate::agent::session::Side;
 use crate::agent::shape::{Column, Leaf, Observation, TableShape};
+use crate::agent::state::epoch::Tenure;
 use crate::agent::state::progress::{self, CopyProgress, TableProgress, TargetLeaf};
 use crate::agent::{known_column, seen};
 use crate::catalog::split::Plan;
@@ -15,7 +16,6 @@ use crate::remote::Connection;
 use crate::remote::quote::{array_literal, ident, literal};
 use crate::split::copy::key_identity::KeyIdentity;
 use crate::split::engine::Engine;
-use crate::split::engine::sessions::EngineSessions;
 use crate::split::table::{SplitTable, triggers};
 use crate::words::{from_the_beginning, gives_up};
 
@@ -107,7 +107,7 @@ fn oids(triggers: &str) -> Vec<&str> {
 /// of which a leaf is gone, and its rows with it.
 pub fn admit(
     plan: &Plan,
-    sessions: &mut EngineSessions,
+    target: &mut Connection,
     tables: &mut [SplitTable],
     progress: &mut CopyProgress,
     now: &Observation,
@@ -142,9 +142,9 @@ pub fn admit(
                 Since::New => {}
             }
             if !leaf.captured {
-                return guard(plan, &mut sessions.target, tables, position, shape);
+                return guard(plan, target, tables, position, shape);
             }
-            look_through(plan, &mut sessions.target, &tables[position], shape, leaf)?;
+            look_through(plan, target, &tables[position], shape, leaf)?;
             if let Some(index) = stored {
                 // The leaf was detached and attached again: its rows of the split are gone.
                 leaves.remove(index);
@@ -160,7 +160,7 @@ pub fn admit(
     if !admitted {
         return Ok(lost);
     }
-    store(plan.id, &mut sessions.target, progress, &lost, now)?;
+    store(plan.id, target, progress, &lost, now)?;
     Err(SplitError::Retry("the target's new partitions to be included".into()))
 }
 
@@ -282,10 +282,11 @@ fn unguarded(plan: &Plan, shape: &TableShape, leaf: &Leaf) -> SplitError {
 /// Checks at the end of a step that the target's leaves are those that it began with. One that was added meanwhile may
 /// have taken rows of the step.
 pub fn check_unchanged(engine: &mut Engine, progress: &CopyProgress) -> Result<()> {
-    if !engine.tables.iter().any(|table| table.target.is_partitioned()) {
+    let Engine { tenure: Tenure { plan, .. }, sessions, tables, seen, .. } = engine;
+    if !tables.iter().any(|table| table.target.is_partitioned()) {
         return Ok(());
     }
-    let now = engine.seen.target.look(&mut engine.sessions.target, &engine.tenure.plan, Side::Target)?;
+    let now = seen.target.look(&mut sessions.target, plan, Side::Target)?;
     let same = now.tables.iter().zip(&progress.tables).all(|(shape, table)| {
         let known = table.target_leaves.as_deref().unwrap_or_default();
         known.len() == shape.leaves().len()
@@ -297,8 +298,8 @@ pub fn check_unchanged(engine: &mut Engine, progress: &CopyProgress) -> Result<(
     if same {
         return Ok(());
     }
-    engine.sessions.target.run("ROLLBACK")?;
-    engine.sessions.reader.run("ROLLBACK")?;
+    sessions.target.run("ROLLBACK")?;
+    sessions.reader.run("ROLLBACK")?;
     Err(SplitError::Retry("the target's partitions, which changed during a step".into()))
 }
 

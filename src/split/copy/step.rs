@@ -55,7 +55,7 @@ pub fn run(engine: &mut Engine) -> Result<StepOutcome> {
     let Engine { tenure, sessions, tables, queue, .. } = &mut *engine;
     apart::require(sessions.reader.shard(), &now.tables)?;
     apart::require(sessions.target.shard(), &there.tables)?;
-    let lost = leaves::admit(&tenure.plan, sessions, tables, &mut before, &there)?;
+    let lost = leaves::admit(&tenure.plan, &mut sessions.target, tables, &mut before, &there)?;
     let mut differences = compare::compare(&tenure.plan, tables, &queue.counters, &before, &now)?;
     differences.reset.extend(lost);
     if !differences.uncaptured.is_empty() {
@@ -92,42 +92,32 @@ pub fn observe_source(engine: &mut Engine) -> Result<Observation> {
 
 /// Observes the source after the locks, in one message.
 fn observe_source_after(engine: &mut Engine, locks: &str) -> Result<Observation> {
-    let mut questions = vec![consumed::asked(engine.tenure.plan.id)];
+    let Engine { tenure: Tenure { plan, .. }, sessions, tables, seen, queue, .. } = engine;
+    let reader = &mut sessions.reader;
+    let mut questions = vec![consumed::asked(plan.id)];
     // The target's progress shows later whether it has no more than that.
-    let known = engine.queue.counted.take().map(|counted| counted.since);
+    let known = queue.counted.take().map(|counted| counted.since);
     if let Some(since) = &known {
-        questions.push(window::counting(&mut engine.sessions.reader, &engine.tables, since)?);
+        questions.push(window::counting(reader, tables, since)?);
     }
-    let look =
-        engine.seen.source.statements(&mut engine.sessions.reader, &engine.tenure.plan, Side::Source)?;
+    let look = seen.source.statements(reader, plan, Side::Source)?;
     let message = format!("{locks}; {look}; {}", questions.join("; "));
-    let mut answers = engine.sessions.reader.run_for_each(&message)?.into_iter();
+    let mut answers = reader.run_for_each(&message)?.into_iter();
     let looks = answers.next().unwrap_or_default();
-    let now =
-        engine.seen.source.read(&mut engine.sessions.reader, &engine.tenure.plan, Side::Source, &looks)?;
+    let now = seen.source.read(reader, plan, Side::Source, &looks)?;
     let counters = answers.next().unwrap_or_default();
-    engine.queue.counted = known.zip(answers.next()).map(|(since, rows)| Counted { since, rows: Some(rows) });
-    let looked = untrusted_code::look_through(
-        &mut engine.sessions.reader,
-        &engine.tenure.plan,
-        Side::Source,
-        now.code(),
-    )?;
-    if engine.seen.source.is_new() {
-        temporary::require_known(
-            &mut engine.sessions.reader,
-            &engine.tenure.plan,
-            Side::Source,
-            temporary::ALL,
-        )?;
+    queue.counted = known.zip(answers.next()).map(|(since, rows)| Counted { since, rows: Some(rows) });
+    let looked = untrusted_code::look_through(reader, plan, Side::Source, now.code())?;
+    if seen.source.is_new() {
+        temporary::require_known(reader, plan, Side::Source, temporary::ALL)?;
     }
     // In a cutover the target has been asked already, and its answer is still to be received. Code that is as it was
     // before the last step was looked through then, but the foreign keys are those of the last step.
-    engine.seen.is_to_watch |= looked || engine.seen.source.is_new();
-    engine.seen.parents = now.tables.iter().flat_map(|table| table.parents().to_vec()).collect();
-    engine.queue.counters = consumed::read(engine.sessions.reader.shard(), &counters)?;
-    if let Some(split) = engine.tenure.plan.reverse_of {
-        reverse_preconditions::require_open(&mut engine.sessions.reader, split)?;
+    seen.is_to_watch |= looked || seen.source.is_new();
+    seen.parents = now.tables.iter().flat_map(|table| table.parents().to_vec()).collect();
+    queue.counters = consumed::read(reader.shard(), &counters)?;
+    if let Some(split) = plan.reverse_of {
+        reverse_preconditions::require_open(reader, split)?;
     }
     Ok(now)
 }
@@ -141,14 +131,15 @@ pub fn begin_target(engine: &mut Engine, source: &Observation) -> Result<(CopyPr
 
 /// Sends the first part of this, so that the source is asked meanwhile.
 pub fn send_begin_target(engine: &mut Engine) -> Result<()> {
-    let id = engine.tenure.plan.id;
-    let begin = epoch::begin_statements(id, Side::Target, engine.tenure.generation);
-    let locks = locks::target_locks_with_referenced(&engine.tables, &engine.seen.watched);
+    let Engine { tenure, sessions, tables, seen, .. } = engine;
+    let plan = &tenure.plan;
+    let id = plan.id;
+    let begin = epoch::begin_statements(id, Side::Target, tenure.generation);
+    let locks = locks::target_locks_with_referenced(tables, &seen.watched);
     // The structure of the tables is read under these locks, together with the cursors.
-    let look =
-        engine.seen.target.statements(&mut engine.sessions.target, &engine.tenure.plan, Side::Target)?;
+    let look = seen.target.statements(&mut sessions.target, plan, Side::Target)?;
     let message = format!("{begin}; {locks}; {}; {look}", progress::locked(id));
-    engine.sessions.target.send(&message)?;
+    sessions.target.send(&message)?;
     Ok(())
 }
 
@@ -158,32 +149,22 @@ pub fn finish_begin_target(engine: &mut Engine, source: &Observation) -> Result<
         Err(SplitError::Remote(error)) => return Err(watch_again(engine, error)),
         answers => answers?,
     };
-    let [.., row, tables] = answers.as_slice() else { return Err(SplitError::Superseded) };
-    let progress = progress::read_from(&engine.sessions.target, &engine.tenure.plan, row)?;
-    let now =
-        engine.seen.target.read(&mut engine.sessions.target, &engine.tenure.plan, Side::Target, tables)?;
-    let looked = untrusted_code::look_through(
-        &mut engine.sessions.target,
-        &engine.tenure.plan,
-        Side::Target,
-        now.code(),
-    )?;
-    if engine.seen.target.is_new() {
-        temporary::require_known(
-            &mut engine.sessions.target,
-            &engine.tenure.plan,
-            Side::Target,
-            temporary::ALL,
-        )?;
+    let Engine { tenure: Tenure { plan, .. }, sessions, tables, seen, .. } = engine;
+    let [.., row, looks] = answers.as_slice() else { return Err(SplitError::Superseded) };
+    let progress = progress::read_from(&sessions.target, plan, row)?;
+    let now = seen.target.read(&mut sessions.target, plan, Side::Target, looks)?;
+    let looked = untrusted_code::look_through(&mut sessions.target, plan, Side::Target, now.code())?;
+    if seen.target.is_new() {
+        temporary::require_known(&mut sessions.target, plan, Side::Target, temporary::ALL)?;
     }
-    if looked || engine.seen.target.is_new() || engine.seen.is_to_watch {
-        let locked = engine.seen.watched.referenced();
-        engine.seen.watch(&engine.tenure.plan, &mut engine.sessions, &engine.tables)?;
-        if !engine.seen.watched.referenced().is_subset(&locked) {
-            return Err(foreign_keys::have_changed(&engine.sessions.target));
+    if looked || seen.target.is_new() || seen.is_to_watch {
+        let locked = seen.watched.referenced();
+        seen.watch(plan, sessions, tables)?;
+        if !seen.watched.referenced().is_subset(&locked) {
+            return Err(foreign_keys::have_changed(&sessions.target));
         }
     }
-    check_target(&engine.tenure.plan, &engine.tables, &progress, source, &now)?;
+    check_target(plan, tables, &progress, source, &now)?;
     Ok((progress, now))
 }
 
@@ -192,15 +173,15 @@ fn watch_again(engine: &mut Engine, error: RemoteError) -> SplitError {
     if !is_gone(&error) {
         return error.into();
     }
-    let before = engine.seen.watched.referenced();
-    let again = engine
-        .sessions
+    let Engine { tenure: Tenure { plan, .. }, sessions, tables, seen, .. } = engine;
+    let before = seen.watched.referenced();
+    let again = sessions
         .target
         .run("ROLLBACK")
         .map_err(SplitError::from)
-        .and_then(|_| engine.seen.watch(&engine.tenure.plan, &mut engine.sessions, &engine.tables));
+        .and_then(|_| seen.watch(plan, sessions, tables));
     match again {
-        Ok(()) if engine.seen.watched.referenced() != before => SplitError::renamed(&error),
+        Ok(()) if seen.watched.referenced() != before => SplitError::renamed(&error),
         Ok(()) => error.into(),
         Err(other) => other,
     }
@@ -369,18 +350,14 @@ fn reset(
     now: &Observation,
     restarted: &mut Option<String>,
 ) -> Result<()> {
-    let key_identity = KeyIdentity::stored(progress, &engine.tenure.plan.scope, Side::Target);
+    let Engine { tenure: Tenure { plan, .. }, sessions, tables, .. } = engine;
+    let key_identity = KeyIdentity::stored(progress, &plan.scope, Side::Target);
     for position in resets {
         let known = &progress.tables[*position];
         if !known.leaves.is_empty() {
-            window::delete_scope(
-                &engine.tenure.plan,
-                &mut engine.sessions,
-                &engine.tables[*position],
-                &key_identity,
-            )?;
+            window::delete_scope(plan, sessions, &tables[*position], &key_identity)?;
             restarted.get_or_insert_with(|| {
-                let name = &engine.tables[*position].source.name;
+                let name = &tables[*position].source.name;
                 format!("table {name} was truncated, rewritten or changed, or has lost a partition")
             });
         }

@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 /// Plans the next chunks and makes the streams hold the step's snapshot and its locks. Returns None if the step copies
 /// alone. The last chunk of all is always a step's, which checks everything once more.
 pub fn begin(engine: &mut Engine, progress: &CopyProgress) -> Result<Option<Round>> {
-    let wanted = wanted(&engine.tenure.plan, &mut engine.sessions, engine.mode, progress, Locks::OfChunks)?;
+    let wanted = wanted(engine.tenure.plan.id, &mut engine.sessions, engine.mode, progress, Locks::OfChunks)?;
     let left = chunk::left(progress, engine.pace.chunk_blocks).saturating_sub(1);
     engine.sessions.streams.wished = wanted.min(left).saturating_sub(1);
     // If fewer streams are wanted, their sessions are closed.

@@ -344,7 +344,7 @@ fn apply_last_window(
     }
     let (mut before, there) = step::finish_begin_target(engine, &now)?;
     let Engine { tenure: Tenure { plan, .. }, sessions, tables, queue, .. } = &mut *engine;
-    let lost = leaves::admit(plan, sessions, tables, &mut before, &there)?;
+    let lost = leaves::admit(plan, &mut sessions.target, tables, &mut before, &there)?;
     let differences = compare::compare(plan, tables, &queue.counters, &before, &now)?;
     if differences.restart.is_some()
         || !(lost.is_empty() && differences.reset.is_empty())

@@ -36,16 +36,18 @@ fn look(engine: &mut Engine) -> Result<()> {
         walk::give_up(engine.verification.as_mut(), text);
         return Ok(());
     }
-    locks::lock_source(&mut engine.sessions.reader, &engine.tables)?;
+    locks::lock_source(&mut sessions.reader, tables)?;
     step::observe_source(engine)?;
-    engine.sessions.target.run("BEGIN")?;
-    let tables: Vec<&str> = engine.tables.iter().map(|table| table.target.name.as_str()).collect();
-    engine.sessions.target.run(&format!("LOCK TABLE {} IN ROW EXCLUSIVE MODE", tables.join(", ")))?;
-    let code = untrusted_code::code_now(&mut engine.sessions.target, &engine.tenure.plan, Side::Target)?;
-    untrusted_code::look_through(&mut engine.sessions.target, &engine.tenure.plan, Side::Target, &code)?;
-    key::require_all_as_noted(&mut engine.sessions.target, &engine.tenure.plan, &engine.tables)?;
-    let progress = progress::stored(&mut engine.sessions.target, &engine.tenure.plan)?.unwrap_or_default();
-    stream_sessions::hold_open(&engine.tenure, &mut engine.sessions, &engine.tables)?;
+    let Engine { tenure, sessions, tables, .. } = &mut *engine;
+    let plan = &tenure.plan;
+    sessions.target.run("BEGIN")?;
+    let names: Vec<&str> = tables.iter().map(|table| table.target.name.as_str()).collect();
+    sessions.target.run(&format!("LOCK TABLE {} IN ROW EXCLUSIVE MODE", names.join(", ")))?;
+    let code = untrusted_code::code_now(&mut sessions.target, plan, Side::Target)?;
+    untrusted_code::look_through(&mut sessions.target, plan, Side::Target, &code)?;
+    key::require_all_as_noted(&mut sessions.target, plan, tables)?;
+    let progress = progress::stored(&mut sessions.target, plan)?.unwrap_or_default();
+    stream_sessions::hold_open(tenure, sessions, tables)?;
     walk::slices(engine, &progress, When::AfterCutover)?;
     sequences::look_at(engine)?;
     stream_sessions::let_go(&mut engine.sessions.streams)?;

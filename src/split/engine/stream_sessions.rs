@@ -47,7 +47,7 @@ pub fn open_to_delete(
     }
     sessions.reader.run("BEGIN")?;
     sessions.target.run("BEGIN")?;
-    let wished = wanted(&tenure.plan, sessions, mode, progress, Locks::OfChunks)?.saturating_sub(1);
+    let wished = wanted(tenure.plan.id, sessions, mode, progress, Locks::OfChunks)?.saturating_sub(1);
     sessions.streams.wished = wished;
     sessions.reader.run("ROLLBACK")?;
     sessions.target.run("ROLLBACK")?;
@@ -71,7 +71,7 @@ pub enum Locks {
 
 /// Returns how many chunks or batches are wanted at the same time.
 pub fn wanted(
-    plan: &Plan,
+    split: i64,
     sessions: &mut EngineSessions,
     mode: StepMode,
     progress: &CopyProgress,
@@ -90,7 +90,7 @@ pub fn wanted(
     }
     let most = by_locks(sessions, progress, locks)?;
     if most < wished {
-        tell_of_locks(plan.id, &mut sessions.streams, most, wished);
+        tell_of_locks(split, &mut sessions.streams, most, wished);
     }
     Ok(wished.min(most))
 }

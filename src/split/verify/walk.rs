@@ -9,8 +9,8 @@ use super::position::{ReadSide, VerifyPosition};
 use super::slice::{ComparedTable, position_of, prepare_next, require_noted};
 use super::{ranges, slices, small_batch, whole};
 use crate::agent::error::{Result, SplitError};
+use crate::agent::state::epoch::Tenure;
 use crate::agent::state::progress::CopyProgress;
-use crate::catalog::split::Plan;
 use crate::catalog::verification::{self, Verification, VerificationStatus};
 use crate::guc;
 use crate::server::txn::transaction;
@@ -92,7 +92,7 @@ fn go_on(engine: &mut Engine, run: &mut Run, progress: &CopyProgress, when: When
         let over_rate = guc::max_copy_rate()
             .is_some_and(|rate| bytes as f64 > rate as f64 * guc::step_time().as_secs_f64());
         if began.elapsed() >= guc::step_time() / 2 || over_rate {
-            return wish(&engine.tenure.plan, &mut engine.sessions, engine.mode, progress);
+            return wish(engine.tenure.plan.id, &mut engine.sessions, engine.mode, progress);
         }
     }
     Ok(())
@@ -107,22 +107,15 @@ fn next(
     progress: &CopyProgress,
     when: When,
 ) -> Result<Option<i64>> {
-    let Some(position) = position_of(&engine.tables, table.ordinal) else {
+    let Engine { tenure: Tenure { plan, .. }, sessions, tables, .. } = engine;
+    let Some(position) = position_of(tables, table.ordinal) else {
         run.tables.remove(0);
         return Ok(Some(0));
     };
-    wait::report_as(WorkerStatus::Working, &format!("comparing {}", engine.tables[position].source.name));
+    wait::report_as(WorkerStatus::Working, &format!("comparing {}", tables[position].source.name));
     let is_small = table.status == VerificationStatus::Pending
-        && whole::is_small(
-            &engine.tenure.plan,
-            &mut engine.sessions,
-            &engine.tables[position],
-            &progress.tables[position],
-        )?;
-    if is_small
-        && let Some(size) =
-            whole::compare(&engine.tenure.plan, &mut engine.sessions, &engine.tables[position])?
-    {
+        && whole::is_small(plan, sessions, &tables[position], &progress.tables[position])?;
+    if is_small && let Some(size) = whole::compare(plan, sessions, &tables[position])? {
         run.note_same(table, size.rows, size.bytes);
         return Ok(Some(size.bytes));
     }
@@ -130,29 +123,28 @@ fn next(
     let is_by_ranges = match at.read {
         ReadSide::Ranges => true,
         ReadSide::Source | ReadSide::Target => {
-            at == VerifyPosition::default()
-                && ranges::suits(&engine.tenure.plan, &mut engine.sessions, &engine.tables[position])?
+            at == VerifyPosition::default() && ranges::suits(plan, sessions, &tables[position])?
         }
     };
-    let of = ComparedTable { record: &table, table: &engine.tables[position], position, when, progress };
+    let of = ComparedTable { record: &table, table: &tables[position], position, when, progress };
     let compared = if is_by_ranges {
-        slices::ranges(&engine.tenure.plan, &mut engine.sessions, run, of)?
+        slices::ranges(plan, sessions, run, of)?
     } else {
-        slices::blocks(&engine.tenure.plan, &mut engine.sessions, run, of)?
+        slices::blocks(plan, sessions, run, of)?
     };
     let differing = run.compared.last().map_or(0, |(table, _)| table.differing);
     if compared.is_some() && when == When::AfterCutover && differing > table.differing {
         // The log may have become too long since it was asked.
-        let changes = Changes::of(&engine.tenure.plan, progress, &engine.tables[position], position);
-        require_noted(&mut engine.sessions.target, &changes)?;
+        let changes = Changes::of(plan, progress, &tables[position], position);
+        require_noted(&mut sessions.target, &changes)?;
     }
     Ok(compared)
 }
 
 /// Requests streams for the following steps, if there is more than one step compares.
-fn wish(plan: &Plan, sessions: &mut EngineSessions, mode: StepMode, progress: &CopyProgress) -> Result<()> {
+fn wish(split: i64, sessions: &mut EngineSessions, mode: StepMode, progress: &CopyProgress) -> Result<()> {
     sessions.streams.wished =
-        stream_sessions::wanted(plan, sessions, mode, progress, stream_sessions::Locks::OfAllTables)?
+        stream_sessions::wanted(split, sessions, mode, progress, stream_sessions::Locks::OfAllTables)?
             .saturating_sub(1);
     Ok(())
 }
