@@ -48,6 +48,7 @@ use crate::split::engine::{StepMode, holders, locks};
 use crate::split::{aborted, phases, reverse_preconditions, untrusted_code};
 use crate::words::counted;
 use behind::{FenceAnswers, FenceQuestions};
+use fence::Fence;
 use pgrx::prelude::TimestampWithTimeZone;
 use std::time::{Duration, Instant};
 
@@ -112,24 +113,27 @@ fn steps(
 ) -> Result<Option<Rehearsed>> {
     foreign_keys::check_all(engine)?;
     let mut asked = behind::prepare(&engine.tenure.plan, &mut engine.sessions, &engine.tables)?;
-    let fence = held.insert(fence::open(&engine.tenure.plan, &engine.sessions)?);
+    let session = held.insert(fence::open(&engine.tenure.plan, &engine.sessions)?);
 
     let deadline = Instant::now() + limit;
     // At the deadline, the sessions that delay the cutover are still to be asked for.
-    fence.set_deadline(Some(deadline + TO_ASK));
-    engine.sessions.set_deadline(Some(deadline + TO_ASK));
-    disable_routes(&engine.tenure, aim, deadline)?;
+    session.set_deadline(Some(deadline + TO_ASK));
+    let Engine { tenure, sessions, tables, seen, .. } = &mut *engine;
+    sessions.set_deadline(Some(deadline + TO_ASK));
+    disable_routes(tenure, aim, deadline)?;
     let began = Instant::now();
     reach(injection_points::CUTOVER_DISABLED)?;
-    let tables = locks::source_for_cutover(&engine.tables, &engine.seen.parents);
-    let waited_for = fence::take(engine, fence, deadline, Some(&tables)).map_err(aborted::deadline_passed)?;
+    let locks = locks::source_for_cutover(tables, &seen.parents);
+    let fence = &mut Fence { session, deadline };
+    let waited_for =
+        fence::take(&tenure.plan, sessions, tables, fence, Some(&locks)).map_err(aborted::deadline_passed)?;
     reach(injection_points::CUTOVER_LOCKED)?;
     in_time(deadline)?;
     *is = FencedSource::Fenced;
-    close_fence(&engine.tenure, &mut engine.sessions.control)?;
+    close_fence(tenure, &mut sessions.control)?;
     reach(injection_points::CUTOVER_FENCED)?;
     in_time(deadline)?;
-    let (outcome, found) = apply_last_window(engine, fence, &asked, deadline)?;
+    let (outcome, found) = apply_last_window(engine, fence, &asked)?;
     reach(injection_points::CUTOVER_APPLIED)?;
     in_time(deadline)?;
     let (positions, heard) = ([&*found.source, &*found.target], found.heard);
@@ -330,12 +334,11 @@ pub fn close_fence(tenure: &Tenure, control: &mut Connection) -> Result<()> {
 ///    is held.
 fn apply_last_window(
     engine: &mut Engine,
-    fence: &mut Connection,
+    fence: &mut Fence<'_>,
     asked: &FenceQuestions,
-    deadline: Instant,
 ) -> Result<(StepOutcome, FenceAnswers)> {
     let locked = engine.seen.parents.clone();
-    fence::ask_whether_held(fence, deadline)?;
+    fence::ask_whether_held(fence)?;
     step::send_begin_target(engine)?;
     let now = step::observe_source(engine)?;
     fence::take_whether_held(fence)?;
@@ -354,7 +357,7 @@ fn apply_last_window(
     }
     let entries = window::count(&mut sessions.reader, tables, queue, &before)?;
     let waiting = number::sum(entries.iter().map(|entry| entry.rows));
-    if Instant::now() > deadline {
+    if Instant::now() > fence.deadline {
         return Err(SplitError::Aborted(aborted::because("writers for most of shardmaster.cutover_timeout")));
     }
     if waiting > guc::cutover_max_rows() {
@@ -455,7 +458,7 @@ pub fn move_source(tenure: &Tenure, control: &mut Connection, version: i64) -> R
 fn move_and_release(
     tenure: &Tenure,
     sessions: &mut EngineSessions,
-    fence: &mut Connection,
+    fence: &mut Fence<'_>,
     version: i64,
 ) -> Result<()> {
     let plan = &tenure.plan;

@@ -18,6 +18,7 @@ use crate::routing::change;
 use crate::server::txn::{transaction, try_transaction};
 use crate::server::{instance, standby, wait};
 use crate::split::copy::step;
+use crate::split::cutover::fence::Fence;
 use crate::split::cutover::{self, ended, side_state_check, source};
 use crate::split::engine::Engine;
 use crate::split::engine::sessions::EngineSessions;
@@ -176,14 +177,14 @@ pub fn complete(engine: &mut Engine, version: i64) -> Result<()> {
     let is_open = side::state(&mut engine.sessions.target, id, Side::Target)? == Some(SideState::Open);
     match side::state(&mut engine.sessions.control, id, Side::Source)? {
         Some(SideState::Capture) => {
-            fence_again(engine)?;
+            fence_again(&engine.tenure, &mut engine.sessions, &engine.tables)?;
             reach(injection_points::RECOVERY_FENCED)?;
             if is_open {
                 report_stray(&engine.tenure.plan, &mut engine.sessions, &engine.tables)?;
             }
         }
         Some(SideState::Fenced) if !is_open => {
-            await_writers(engine)?;
+            await_writers(&engine.tenure.plan, &mut engine.sessions, &engine.tables)?;
             reach(injection_points::RECOVERY_AWAITED)?;
         }
         _ => {}
@@ -289,14 +290,15 @@ fn after_decision(error: SplitError, id: i64) -> SplitError {
 
 /// Fences the source again. A source that lost its fence by a failover takes writes for keys that have moved, so this
 /// comes first.
-fn fence_again(engine: &mut Engine) -> Result<()> {
-    let mut session = fence::open(&engine.tenure.plan, &engine.sessions)?;
+fn fence_again(tenure: &Tenure, sessions: &mut EngineSessions, tables: &[SplitTable]) -> Result<()> {
+    let mut session = fence::open(&tenure.plan, sessions)?;
     let deadline = Instant::now() + guc::cutover_timeout();
-    fence::take(engine, &mut session, deadline, None)?;
-    cutover::close_fence(&engine.tenure, &mut engine.sessions.control)?;
-    fence::require_held(&mut session, deadline)?;
-    fence::release(&mut session)?;
-    let id = engine.tenure.plan.id;
+    let fence = &mut Fence { session: &mut session, deadline };
+    fence::take(&tenure.plan, sessions, tables, fence, None)?;
+    cutover::close_fence(tenure, &mut sessions.control)?;
+    fence::require_held(fence)?;
+    fence::release(fence)?;
+    let id = tenure.plan.id;
     transaction(|| split::event(id, None, None, "the source had lost its fence and was fenced again"));
     Ok(())
 }
@@ -304,11 +306,12 @@ fn fence_again(engine: &mut Engine) -> Result<()> {
 /// Waits for writers before the last steps. A source that was restored to an earlier time may be `fenced` by an
 /// attempt whose fence was lost right before: a writer may have been admitted then, for example a prepared
 /// transaction.
-fn await_writers(engine: &mut Engine) -> Result<()> {
-    let mut session = fence::open(&engine.tenure.plan, &engine.sessions)?;
+fn await_writers(plan: &Plan, sessions: &mut EngineSessions, tables: &[SplitTable]) -> Result<()> {
+    let mut session = fence::open(plan, sessions)?;
     let deadline = Instant::now() + guc::cutover_timeout();
-    fence::take(engine, &mut session, deadline, None)?;
-    fence::release(&mut session)
+    let fence = &mut Fence { session: &mut session, deadline };
+    fence::take(plan, sessions, tables, fence, None)?;
+    fence::release(fence)
 }
 
 /// Reports changes that the source took without its fence. The target takes writes already, so they cannot be copied;
