@@ -3,15 +3,15 @@
 //! and before writers wait for the cutover; a table that cannot be analyzed does not delay anything, and the history
 //! names it with the reason.
 
-use super::engine::Engine;
 use crate::agent::catalogs;
 use crate::agent::session::{self, Side};
 use crate::agent::table_names::TableNames;
-use crate::catalog::split;
+use crate::catalog::split::{self, Plan};
 use crate::guc;
 use crate::remote::{Connection, RemoteError};
 use crate::server::txn::transaction;
 use crate::server::wait;
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 const UNANALYZED: &str = include_str!("../../sql/check/unanalyzed.sql");
@@ -36,19 +36,19 @@ struct AnalyzedTable {
 
 /// Analyzes the tables that took rows and were not analyzed since, each once by this engine. Returns false if some are
 /// left until after the next step.
-pub fn run(engine: &mut Engine) -> bool {
+pub fn run(plan: &Plan, target: &mut Connection, analyzed: &mut BTreeSet<usize>) -> bool {
     let began = Instant::now();
-    let purpose = format!("split {} analyze", engine.plan.id);
-    let opened = unanalyzed(engine).and_then(|tables| {
+    let purpose = format!("split {} analyze", plan.id);
+    let opened = unanalyzed(plan, target, analyzed).and_then(|tables| {
         // Mostly nothing is to be done, and a session costs more than this check.
         let needs_session = tables.iter().any(|table| table.forbidden.is_none());
-        let session = needs_session.then(|| open(engine, &purpose)).transpose()?;
+        let session = needs_session.then(|| open(plan, &purpose)).transpose()?;
         Ok((session, tables))
     });
     let (session, tables) = match opened {
         Ok(opened) => opened,
         Err(error) => {
-            tell(engine, &format!("tables of the target were not analyzed: {error}"));
+            tell(plan.id, &format!("tables of the target were not analyzed: {error}"));
             return true;
         }
     };
@@ -57,7 +57,7 @@ pub fn run(engine: &mut Engine) -> bool {
     for table in &forbidden {
         let name = table.forbidden.as_deref().unwrap_or_default();
         let why = format!("the mover owns neither {name} nor the database, and has no MAINTAIN on it");
-        not_analyzed(engine, table, &why);
+        not_analyzed(plan.id, analyzed, table, &why);
     }
     let Some(mut session) = session else { return true };
     for some in allowed.chunks(TOGETHER) {
@@ -66,7 +66,7 @@ pub fn run(engine: &mut Engine) -> bool {
         }
         // A table that cannot be analyzed does not prevent the others.
         if together(&mut session, some) {
-            engine.analyzed.extend(some.iter().map(|table| table.position));
+            analyzed.extend(some.iter().map(|table| table.position));
             continue;
         }
         for table in some {
@@ -76,9 +76,9 @@ pub fn run(engine: &mut Engine) -> bool {
             wait::report(&format!("statistics of table {} on the target", table.name));
             match analyze(&mut session, &table.name) {
                 Ok(()) => {
-                    engine.analyzed.insert(table.position);
+                    analyzed.insert(table.position);
                 }
-                Err(error) => not_analyzed(engine, table, &error.to_string()),
+                Err(error) => not_analyzed(plan.id, analyzed, table, &error.to_string()),
             }
         }
     }
@@ -95,32 +95,32 @@ fn together(session: &mut Connection, tables: &[AnalyzedTable]) -> bool {
 }
 
 /// Records a table that was not analyzed. It is not tried again: its clients find no statistics.
-fn not_analyzed(engine: &mut Engine, table: &AnalyzedTable, why: &str) {
-    engine.analyzed.insert(table.position);
+fn not_analyzed(split: i64, analyzed: &mut BTreeSet<usize>, table: &AnalyzedTable, why: &str) {
+    analyzed.insert(table.position);
     let name = &table.name;
-    tell(
-        engine,
-        &format!("table {name} of the target was not analyzed, so that it has no statistics: {why}"),
-    );
+    tell(split, &format!("table {name} of the target was not analyzed, so that it has no statistics: {why}"));
 }
 
-fn tell(engine: &Engine, text: &str) {
-    transaction(|| split::event_again(engine.plan.id, text));
+fn tell(split: i64, text: &str) {
+    transaction(|| split::event_again(split, text));
 }
 
-fn open(engine: &Engine, purpose: &str) -> Result<Connection, RemoteError> {
-    let mut session = session::open(&engine.plan.target, purpose)?;
+fn open(plan: &Plan, purpose: &str) -> Result<Connection, RemoteError> {
+    let mut session = session::open(&plan.target, purpose)?;
     let limit = guc::remote_timeout().as_millis() * 4 / 5;
     session.run(&format!("SET lock_timeout = {LOCK_MS}; SET statement_timeout = '{limit}ms'"))?;
     Ok(session)
 }
 
-fn unanalyzed(engine: &mut Engine) -> Result<Vec<AnalyzedTable>, RemoteError> {
-    let session = &mut engine.target;
-    let [schemas, names] = TableNames::of(&engine.plan, Side::Target).lists();
-    let right = (session.server_version() >= HAS_MAINTAIN).then_some("MAINTAIN");
+fn unanalyzed(
+    plan: &Plan,
+    target: &mut Connection,
+    analyzed: &BTreeSet<usize>,
+) -> Result<Vec<AnalyzedTable>, RemoteError> {
+    let [schemas, names] = TableNames::of(plan, Side::Target).lists();
+    let right = (target.server_version() >= HAS_MAINTAIN).then_some("MAINTAIN");
     let parameters = [Some(schemas.as_str()), Some(&names), right];
-    let rows = catalogs::ask_again(session, "unanalyzed", UNANALYZED, &parameters)?;
+    let rows = catalogs::ask_again(target, "unanalyzed", UNANALYZED, &parameters)?;
     let table = |row: &Vec<Option<String>>| {
         let [Some(position), Some(name), forbidden] = row.as_slice() else { return None };
         Some(AnalyzedTable {
@@ -130,7 +130,7 @@ fn unanalyzed(engine: &mut Engine) -> Result<Vec<AnalyzedTable>, RemoteError> {
         })
     };
     let all = rows.rows.iter().filter_map(table);
-    Ok(all.filter(|table| !engine.analyzed.contains(&table.position)).collect())
+    Ok(all.filter(|table| !analyzed.contains(&table.position)).collect())
 }
 
 /// Analyzes tables. What indexes and statistics compute runs with the rights of the tables' owners, not with the

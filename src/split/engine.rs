@@ -4,6 +4,7 @@ pub mod holders;
 pub mod locks;
 pub mod scope_size;
 pub mod session_pair;
+pub mod sessions;
 pub mod stream;
 pub mod stream_sessions;
 pub mod throttle;
@@ -21,17 +22,33 @@ use crate::catalog::split::Plan;
 use crate::remote::Connection;
 use crate::remote::quote::ident;
 use crate::remote::result::Rows;
+use crate::split::engine::sessions::EngineSessions;
 use crate::split::engine::stream::Streams;
 use crate::split::engine::throttle::Throttle;
 use crate::split::engine::verification::Run;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-/// The structure of each side's tables when a step read them last.
-#[derive(Default)]
-pub struct BothSeen {
+/// The structure of both sides, as steps have read it last.
+pub struct SideStructures {
     pub source: SeenTables,
     pub target: SeenTables,
+    /// The partitioned tables of the source.
+    pub parents: Vec<String>,
+    /// Foreign keys of the target that the server does not check for the mover.
+    pub watched: WatchedReferences,
+    /// They must be read anew, once the target has answered what it was asked.
+    pub is_to_watch: bool,
+}
+
+impl SideStructures {
+    /// Reads the watched foreign keys anew: one was added or dropped, or a referenced table was renamed or replaced.
+    pub fn watch(&mut self, plan: &Plan, sessions: &mut EngineSessions, tables: &[SplitTable]) -> Result<()> {
+        let EngineSessions { control, target, .. } = sessions;
+        self.is_to_watch = false;
+        self.watched = WatchedReferences::load(control, target, plan, tables)?;
+        Ok(())
+    }
 }
 
 /// Windows that are counted along with another query, since a snapshot that the target is likely to have. It is not
@@ -40,6 +57,30 @@ pub struct Counted {
     pub since: String,
     /// The source's answer in this step's S.
     pub rows: Option<Rows>,
+}
+
+/// What a worker knows of the queues of changes on the source, and of the numbers of steps that both sides store.
+#[derive(Default)]
+pub struct QueueState {
+    /// The counters as the last step has read them.
+    pub counters: Counters,
+    /// The snapshot that the target is likely to have, and what windows hold since.
+    pub counted: Option<Counted>,
+    /// Statements by which the source still has to remove the last step from its queues.
+    pub owed: Option<String>,
+    /// Queues, by position, that may hold what was copied. `None` if any may.
+    pub filled: Option<BTreeSet<usize>>,
+    /// The step that was announced on the source before its rows were copied.
+    pub announced: Option<i64>,
+}
+
+/// How fast chunks are copied.
+#[derive(Default)]
+pub struct CopyPace {
+    /// The number of blocks of the next chunk; 0 if no step has set it yet.
+    pub chunk_blocks: i64,
+    /// What a copy waits for.
+    pub throttle: Throttle,
 }
 
 /// What a step is for.
@@ -66,66 +107,26 @@ impl StepMode {
     }
 }
 
-/// Sessions and tables of an installed split.
+/// A split that is installed on both sides, as its worker carries it out.
 pub struct Engine {
-    pub plan: Plan,
-    pub generation: i64,
-    /// The identity of the master.
-    pub identity: String,
-    /// Reads the source, one snapshot a step.
-    pub reader: Connection,
-    /// Writes the agent's tables on the source.
-    pub control: Connection,
-    /// Writes the target.
-    pub target: Connection,
+    /// The worker's right to act on both sides, with the plan.
+    pub tenure: Tenure,
+    pub sessions: EngineSessions,
     pub tables: Vec<SplitTable>,
-    /// Foreign keys of the target that the server does not check for the mover.
-    pub watched: WatchedReferences,
-    /// They must be read anew, once the target has answered what it was asked.
-    pub is_to_watch: bool,
-    /// The structure of both sides.
-    pub seen: BothSeen,
-    /// The partitioned tables of the source, as they were last observed.
-    pub parents: Vec<String>,
-    /// The counters as the last step has read them.
-    pub counters: Counters,
-    /// The snapshot that the target is likely to have, and what windows hold since.
-    pub counted: Option<Counted>,
-    /// Statements by which the source still has to remove the last step from its queues.
-    pub owed: Option<String>,
-    /// Queues, by position, that may hold what was copied. `None` if any may.
-    pub filled: Option<BTreeSet<usize>>,
-    /// The scope is of buckets, and the reader hashes by the agent's functions.
-    pub hashes_slowly: bool,
-    /// The number of blocks of the next chunk; 0 if no step has set it yet.
-    pub chunk_blocks: i64,
-    /// The step that was announced on the source before its rows were copied.
-    pub announced: Option<i64>,
+    pub seen: SideStructures,
+    pub queue: QueueState,
+    pub pace: CopyPace,
     pub mode: StepMode,
-    /// Sessions of chunks that are copied at the same time.
-    pub streams: Streams,
-    /// What a copy waits for.
-    pub throttle: Throttle,
     /// What is compared within the next step.
     pub verification: Option<Run>,
     /// Tables, by position, that were analyzed on the target, or could not be.
     pub analyzed: BTreeSet<usize>,
-    /// The round-trip time to the shard that is further away.
-    pub distance: Duration,
 }
 
 impl Engine {
-    /// Reads the watched foreign keys anew: one was added or dropped, or a referenced table was renamed or replaced.
-    pub fn watch(&mut self) -> Result<()> {
-        self.is_to_watch = false;
-        self.watched =
-            WatchedReferences::load(&mut self.control, &mut self.target, &self.plan, &self.tables)?;
-        Ok(())
-    }
-
     /// Takes over both sides of an installed split.
     pub fn attach(tenure: &Tenure) -> Result<Engine> {
-        let Tenure { plan, generation, identity } = tenure;
+        let plan = &tenure.plan;
         let mut target = tenure.open(Side::Target, "writer")?;
         let mut control = tenure.open(Side::Source, "control")?;
         tenure.take_over(&mut target, Side::Target)?;
@@ -141,45 +142,39 @@ impl Engine {
             plan.scope.strategy().buckets().is_some() && session_hash::is_agents(&mut reader)?;
         let distance = distance(&mut reader)?.max(distance(&mut target)?);
         Ok(Engine {
-            plan: plan.clone(),
-            generation: *generation,
-            identity: identity.clone(),
-            reader,
-            control,
-            target,
+            tenure: tenure.clone(),
+            sessions: EngineSessions {
+                reader,
+                control,
+                target,
+                streams: Streams::default(),
+                hashes_slowly,
+                distance,
+            },
             tables,
-            watched,
-            is_to_watch: false,
-            seen: BothSeen::default(),
-            parents: Vec::new(),
-            counters: Counters::default(),
-            counted: None,
-            owed: None,
-            filled: None,
-            hashes_slowly,
-            chunk_blocks: 0,
-            announced: None,
+            seen: SideStructures {
+                source: SeenTables::default(),
+                target: SeenTables::default(),
+                parents: Vec::new(),
+                watched,
+                is_to_watch: false,
+            },
+            queue: QueueState::default(),
+            pace: CopyPace::default(),
             mode: StepMode::Follow,
-            streams: Streams::default(),
-            throttle: Throttle::default(),
             verification: None,
             analyzed: BTreeSet::new(),
-            distance,
         })
     }
 
     /// Reads anew what may have changed on both sides since the last step, or since there was one.
     pub fn look_anew(&mut self) -> Result<()> {
-        self.tables = table::load(&self.plan, &mut self.reader, &mut self.target)?;
+        let Engine { tenure: Tenure { plan, .. }, sessions, tables, seen, .. } = self;
+        *tables = table::load(plan, &mut sessions.reader, &mut sessions.target)?;
         self.analyzed.clear();
-        self.seen = BothSeen::default();
+        (seen.source, seen.target) = (SeenTables::default(), SeenTables::default());
         self.verification = None;
-        self.watch()
-    }
-
-    /// Returns the tenure of its worker.
-    pub fn tenure(&self) -> Tenure {
-        Tenure { plan: self.plan.clone(), generation: self.generation, identity: self.identity.clone() }
+        seen.watch(plan, sessions, tables)
     }
 
     /// Creates what the target's session needs for copied rows; once the cutover has decided none are copied.
@@ -199,38 +194,8 @@ impl Engine {
                 table.target.name
             )
         };
-        let all = std::iter::once(agent::stray(&self.plan)).chain(self.tables.iter().map(window));
-        Ok(self.target.run_all(all)?)
-    }
-
-    /// Sets the deadline past which no answer is waited for.
-    pub fn set_deadline(&mut self, deadline: Option<Instant>) {
-        for session in [&mut self.reader, &mut self.control, &mut self.target] {
-            session.set_deadline(deadline);
-        }
-    }
-
-    /// Returns the bytes of the queues on the source.
-    pub fn queue_bytes(&mut self) -> Result<i64> {
-        let sizes: Vec<String> = self.tables.iter().map(|t| queue::size(&t.queue)).collect();
-        Ok(self.control.count("the size of a queue", &format!("SELECT {}", sizes.join(" + ")))?)
-    }
-
-    /// Runs statements on the source's control session in one transaction that the generation permits.
-    pub fn control_transaction(&mut self, statements: &str) -> Result<()> {
-        self.send_control_transaction(statements)?;
-        self.take_control_transaction()
-    }
-
-    /// Sends such a transaction; its answer is received separately, so that other sessions are asked meanwhile.
-    pub fn send_control_transaction(&mut self, statements: &str) -> Result<()> {
-        let begin = epoch::begin_statements(self.plan.id, Side::Source, self.generation);
-        Ok(self.control.send(&format!("{begin}; {statements}; COMMIT"))?)
-    }
-
-    pub fn take_control_transaction(&mut self) -> Result<()> {
-        let outcome = self.control.finish();
-        epoch::begun(&mut self.control, outcome).map(drop)
+        let all = std::iter::once(agent::stray(&self.tenure.plan)).chain(self.tables.iter().map(window));
+        Ok(self.sessions.target.run_all(all)?)
     }
 }
 

@@ -3,7 +3,6 @@
 //! number; and a function that takes values of keys from something that is not raised, like a table that counts. They
 //! are searched before the cutover blocks writers.
 
-use super::engine::Engine;
 use super::plan::check::{accepted, unique};
 use super::sequences;
 use super::sequences::survey::TableNumbers;
@@ -14,13 +13,14 @@ use crate::error::SqlState;
 use crate::remote::Connection;
 use crate::remote::quote::array_of;
 use crate::server::txn::transaction;
+use crate::split::engine::sessions::EngineSessions;
 
 /// Query for rules; $1: tables, by their numbers.
 const RULE: &str = "SELECT pg_catalog.format('%s has rule %I', r.ev_class::regclass, r.rulename)
     FROM pg_catalog.pg_rewrite r WHERE r.ev_class = ANY ($1::oid[]) ORDER BY 1 LIMIT 1";
 
-pub fn require_as_checked(engine: &mut Engine) -> Result<()> {
-    let Engine { plan, control, target, tables, .. } = engine;
+pub fn require_as_checked(plan: &Plan, sessions: &mut EngineSessions, tables: &[SplitTable]) -> Result<()> {
+    let EngineSessions { control, target, .. } = sessions;
     let tables = &*tables;
     let of_table = |table: &SplitTable| -> Vec<String> {
         let leaves = table.source.leaves().iter().map(|leaf| leaf.oid.clone());

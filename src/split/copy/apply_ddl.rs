@@ -13,17 +13,19 @@ use crate::agent::error::{Result, SplitError};
 use crate::agent::known_column::KnownColumn;
 use crate::agent::session::Side;
 use crate::agent::shape::{Column, TableShape};
+use crate::agent::state::epoch::Tenure;
 use crate::agent::state::{epoch, progress};
 use crate::agent::{catalogs, seen};
-use crate::catalog::split;
+use crate::catalog::split::{self, Plan};
 use crate::error::{Failure, SqlState};
 use crate::remote::Connection;
 use crate::remote::quote::ident;
 use crate::server::txn::transaction;
 use crate::server::wait;
 use crate::split::copy::compatible_ddl::{has_same_bytes, split_modifier};
-use crate::split::engine::{Engine, locks};
+use crate::split::engine::locks;
 use crate::split::injection_points::{self, reach};
+use crate::split::table::SplitTable;
 use crate::split::untrusted_code;
 use std::time::Duration;
 
@@ -61,47 +63,51 @@ const TYPES: [&str; 24] = [
 ];
 
 /// Applies the changes. Returns whether anything was changed on the target.
-pub fn bring_over(engine: &mut Engine, why: &Failure) -> Result<bool> {
-    let id = engine.plan.id;
-    let shapes = begin(engine)?;
-    let mut progress = progress::read_locked(&mut engine.target, &engine.plan)?;
+pub fn bring_over(
+    tenure: &Tenure,
+    target: &mut Connection,
+    tables: &[SplitTable],
+    why: &Failure,
+) -> Result<bool> {
+    let id = tenure.plan.id;
+    let shapes = begin(tenure, target, tables)?;
+    let mut progress = progress::read_locked(target, &tenure.plan)?;
     let (mut statements, mut changed) = (Vec::new(), Vec::new());
-    for ((table, known), target) in engine.tables.iter().zip(&mut progress.tables).zip(&shapes) {
+    for ((table, known), shape) in tables.iter().zip(&mut progress.tables).zip(&shapes) {
         let source = &table.source;
         let now = source.structure();
         let is_known = known.structure.is_empty() || known.structure == now || known.replayed == now;
         let is_own =
             table.policy.maps.is_empty() && source.keeps_key(&known.structure, &table.policy.shard_by);
         let Some(before) = known.columns.as_ref().filter(|_| !is_known && is_own) else { continue };
-        let held = held_by_rows(&mut engine.target, target)?;
+        let held = held_by_rows(target, shape)?;
         let there = known.target_columns.as_deref().unwrap_or_default();
-        let clauses = clauses(before, there, source, target, &held);
+        let clauses = clauses(before, there, source, shape, &held);
         if !clauses.is_empty() {
             known.replayed = now;
-            changed.push(target.name.as_str());
+            changed.push(shape.name.as_str());
         }
-        statements.extend(clauses.iter().map(|clause| format!("ALTER TABLE {} {clause}", target.name)));
+        statements.extend(clauses.iter().map(|clause| format!("ALTER TABLE {} {clause}", shape.name)));
     }
     if statements.is_empty() {
-        engine.target.run("ROLLBACK")?;
+        target.run("ROLLBACK")?;
         return Ok(false);
     }
-    let done = lock(&mut engine.target, &changed)
-        .and_then(|()| Ok(engine.target.run(&statements.join("; ")).map(drop)?))
-        .and_then(|()| progress::store(&mut engine.target, id, &progress));
+    let done = lock(target, &changed)
+        .and_then(|()| Ok(target.run(&statements.join("; ")).map(drop)?))
+        .and_then(|()| progress::store(target, id, &progress));
     if let Err(error) = done {
-        let _ = engine.target.run("ROLLBACK");
+        let _ = target.run("ROLLBACK");
         return Err(refused(error, &statements.join("; "), why));
     }
-    engine.target.run("COMMIT")?;
+    target.run("COMMIT")?;
     reach(injection_points::RESHAPE_REPLAYED)?;
-    tell(engine, &statements);
+    tell(&tenure.plan, &statements);
     Ok(true)
 }
 
 /// Records what was done in the split's history.
-pub fn tell(engine: &Engine, statements: &[String]) {
-    let plan = &engine.plan;
+pub fn tell(plan: &Plan, statements: &[String]) {
     let text = format!(
         "applied on shard \"{}\", as on shard \"{}\": {}",
         plan.target.shard_key,
@@ -113,11 +119,11 @@ pub fn tell(engine: &Engine, statements: &[String]) {
 
 /// Begins a transaction of the target in which its tables are to change: they have nothing that the mover must not
 /// run, for example an expression of a constraint, and nothing of the kind is added before its end.
-pub fn begin(engine: &mut Engine) -> Result<Vec<TableShape>> {
-    epoch::begin_as(&mut engine.target, engine.plan.id, Side::Target, engine.generation)?;
-    locks::lock_target(engine)?;
-    let now = seen::look(&mut engine.target, &engine.plan, Side::Target)?;
-    untrusted_code::look_through(&mut engine.target, &engine.plan, Side::Target, now.code())?;
+pub fn begin(tenure: &Tenure, target: &mut Connection, tables: &[SplitTable]) -> Result<Vec<TableShape>> {
+    epoch::begin_as(target, tenure.plan.id, Side::Target, tenure.generation)?;
+    locks::lock_target(target, tables)?;
+    let now = seen::look(target, &tenure.plan, Side::Target)?;
+    untrusted_code::look_through(target, &tenure.plan, Side::Target, now.code())?;
     Ok(now.tables)
 }
 

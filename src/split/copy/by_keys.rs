@@ -10,6 +10,7 @@ use super::{collision, text_rows};
 use crate::agent::error::Result;
 use crate::agent::shape::Column;
 use crate::agent::types::TypeFamily;
+use crate::catalog::split::Plan;
 use crate::keys::ordered::Ordered;
 use crate::keys::scope::Scope;
 use crate::remote::copy::Bounds;
@@ -18,6 +19,8 @@ use crate::remote::quote::{array_literal, ident};
 use crate::split::blocks::BlockSpan;
 use crate::split::copy::scope_filter::{OutOfScope, explain};
 use crate::split::engine::Engine;
+use crate::split::engine::sessions::EngineSessions;
+use crate::split::table::SplitTable;
 use crate::split::table::key_matcher::KeyMatcher;
 
 /// The greatest number of keys of a span, and of their bytes. They are in memory here, and the moving ones are in a
@@ -45,13 +48,13 @@ pub enum LookedSpan {
 
 impl ByKeys {
     /// Returns None if rows are found by the predicate instead.
-    pub fn of(engine: &Engine, position: usize) -> Option<ByKeys> {
-        let reader = &engine.reader;
-        if !engine.hashes_slowly || reader.server_version() < LISTS_ARE_HASHED {
+    pub fn of(plan: &Plan, sessions: &EngineSessions, table: &SplitTable) -> Option<ByKeys> {
+        let reader = &sessions.reader;
+        if !sessions.hashes_slowly || reader.server_version() < LISTS_ARE_HASHED {
             return None;
         }
         let has_utf8 = reader.server_encoding().is_some_and(|encoding| encoding == "UTF8");
-        ByKeys::new(&engine.plan.scope, &engine.tables[position].source_by, has_utf8)
+        ByKeys::new(&plan.scope, &table.source_by, has_utf8)
     }
 
     fn new(scope: &Scope, column: &Column, has_utf8: bool) -> Option<ByKeys> {
@@ -96,14 +99,14 @@ impl ByKeys {
         leaf: &str,
         span: BlockSpan,
     ) -> Result<LookedSpan> {
-        let read = gather(&mut engine.reader, &[self.query(leaf, span)], MOST_BYTES, Bounds::unlimited())
-            .map_err(|(_, error)| collision::explain_of(engine, position, error))?;
+        let table = &engine.tables[position];
+        let read =
+            gather(&mut engine.sessions.reader, &[self.query(leaf, span)], MOST_BYTES, Bounds::unlimited())
+                .map_err(|(_, error)| collision::explain_of(&engine.tenure.plan, table, engine.mode, error))?;
         let Gathered::All(read) = read else { return Ok(LookedSpan::TooMany) };
         let read = read.first().map_or(&[][..], Vec::as_slice);
-        self.moving(read).ok_or_else(|| {
-            let table = &engine.tables[position];
-            explain(OutOfScope::Unreadable, &engine.plan, &table.target.name).into()
-        })
+        self.moving(read)
+            .ok_or_else(|| explain(OutOfScope::Unreadable, &engine.tenure.plan, &table.target.name).into())
     }
 
     /// Returns the keys that move, or None if the bytes are not a list of keys.

@@ -3,13 +3,16 @@
 use super::by_keys::{self, ByKeys, LookedSpan};
 use super::{collision, window};
 use crate::agent::error::Result;
+use crate::agent::state::epoch::Tenure;
 use crate::agent::state::progress::{CopyProgress, Cursor};
+use crate::catalog::split::Plan;
 use crate::guc;
+use crate::remote::Connection;
 use crate::remote::copy::Copied;
 use crate::remote::pipe::{self, FailedPiece, Lane};
 use crate::split::blocks::{self, BlockSpan, Extent};
-use crate::split::engine::session_pair::SessionPair;
-use crate::split::engine::{Engine, scope_size};
+use crate::split::engine::{CopyPace, Engine, scope_size};
+use crate::split::table::SplitTable;
 use std::time::{Duration, Instant};
 
 const MIN_BLOCKS: i64 = 1;
@@ -88,11 +91,11 @@ impl Chunk {
     }
 
     /// Adapts the size of the next chunks to the time that this one took.
-    pub fn adapt(&self, engine: &mut Engine, progress: &mut CopyProgress, took: Duration, copied: &[Copied]) {
+    pub fn adapt(&self, pace: &mut CopyPace, progress: &mut CopyProgress, took: Duration, copied: &[Copied]) {
         if self.is_whole {
             let bytes = copied.iter().map(|copied| copied.bytes).sum();
-            progress.chunk_blocks = Some(engine.chunk_blocks);
-            engine.chunk_blocks = adapt(engine.chunk_blocks, took, bytes, self.keys);
+            progress.chunk_blocks = Some(pace.chunk_blocks);
+            pace.chunk_blocks = adapt(pace.chunk_blocks, took, bytes, self.keys);
         }
     }
 }
@@ -103,7 +106,7 @@ pub fn copy_next(engine: &mut Engine, progress: &mut CopyProgress) -> Result<Opt
     let began = Instant::now();
     let Some(chunk) = plan(engine, progress, 1)?.chunks.pop() else { return Ok(None) };
     let copied = copy(engine, std::slice::from_ref(&chunk))?.pop().unwrap_or_default();
-    chunk.adapt(engine, progress, began.elapsed(), &copied);
+    chunk.adapt(&mut engine.pace, progress, began.elapsed(), &copied);
     Ok(Some(chunk.note(progress, &copied)))
 }
 
@@ -111,16 +114,15 @@ pub fn copy_next(engine: &mut Engine, progress: &mut CopyProgress) -> Result<Opt
 /// query of each chunk has copied.
 pub fn copy(engine: &mut Engine, chunks: &[Chunk]) -> Result<Vec<Vec<Copied>>> {
     let of: Vec<Vec<(usize, String)>> = chunks.iter().map(Chunk::outs).collect();
-    let Engine { plan, reader, target, streams, tables, .. } = &mut *engine;
-    let own = SessionPair { source: reader, target };
-    let lanes = SessionPair::all(own, &mut streams.open).zip(&of).map(|(pair, outs)| {
+    let Engine { tenure: Tenure { plan, .. }, sessions, tables, mode, .. } = engine;
+    let lanes = sessions.pairs().zip(&of).map(|(pair, outs)| {
         let pieces =
             outs.iter().map(|(position, out)| window::piece_of(plan, &tables[*position], out.clone()));
         Lane { source: pair.source, target: pair.target, pieces: pieces.collect() }
     });
     pipe::parallel(lanes.collect()).map_err(|FailedPiece { lane, piece, error }| {
         match of.get(lane).and_then(|outs| outs.get(piece)) {
-            Some((position, _)) => collision::explain_of(engine, *position, error),
+            Some((position, _)) => collision::explain_of(plan, &tables[*position], *mode, error),
             None => error.into(),
         }
     })
@@ -138,12 +140,17 @@ pub fn plan(engine: &mut Engine, progress: &CopyProgress, most: usize) -> Result
     let (mut next, has_others) = next_leaves(progress, MOST_TOGETHER.saturating_mul(most));
     let oids: Vec<&str> = next.iter().map(|next| next.oid.as_str()).collect();
     // The extents are read after S; they only choose the chunks.
-    let extents = if oids.is_empty() { Vec::new() } else { blocks::of_leaves(&mut engine.reader, &oids)? };
+    let extents =
+        if oids.is_empty() { Vec::new() } else { blocks::of_leaves(&mut engine.sessions.reader, &oids)? };
     let (mut chunks, mut at) = (Vec::new(), 0);
     while let (true, Some(first), Some(extent)) = (chunks.len() < most, next.get(at), extents.get(at)) {
-        let short = short_ones(engine, &next[at..], &extents[at..]);
+        let short = short_ones(engine.pace.chunk_blocks, &next[at..], &extents[at..]);
         if short > 1 {
-            chunks.push(of_short(engine, next[at..].iter().zip(&extents[at..]).take(short)));
+            chunks.push(of_short(
+                &engine.tenure.plan,
+                &engine.tables,
+                next[at..].iter().zip(&extents[at..]).take(short),
+            ));
             at += short;
             continue;
         }
@@ -187,7 +194,7 @@ fn next_leaves(progress: &CopyProgress, most: usize) -> (Vec<NextLeaf>, bool) {
 
 /// Returns how many of them, from the first on, are one chunk each of few blocks. If the rate is limited, each chunk
 /// is measured alone.
-fn short_ones(engine: &Engine, next: &[NextLeaf], extents: &[Extent]) -> usize {
+fn short_ones(blocks: i64, next: &[NextLeaf], extents: &[Extent]) -> usize {
     if guc::max_copy_rate().is_some() {
         return 0;
     }
@@ -196,17 +203,21 @@ fn short_ones(engine: &Engine, next: &[NextLeaf], extents: &[Extent]) -> usize {
         sum += extent.blocks;
         bytes += extent.bytes;
         let is_little = sum <= MOST_SHORT_BLOCKS && bytes <= MOST_SHORT_BYTES;
-        next.from == 0 && extent.blocks <= SHORT_BLOCKS.min(engine.chunk_blocks) && is_little
+        next.from == 0 && extent.blocks <= SHORT_BLOCKS.min(blocks) && is_little
     };
     next.iter().zip(extents).take(MOST_TOGETHER).take_while(is_short).count()
 }
 
 /// Returns a chunk of complete leaves, for which each side is asked in one message.
-fn of_short<'a>(engine: &Engine, short: impl Iterator<Item = (&'a NextLeaf, &'a Extent)>) -> Chunk {
+fn of_short<'a>(
+    plan: &Plan,
+    tables: &[SplitTable],
+    short: impl Iterator<Item = (&'a NextLeaf, &'a Extent)>,
+) -> Chunk {
     let part = |(next, extent): (&NextLeaf, &Extent)| {
         let span = BlockSpan::next(0, extent.blocks.max(1), extent.blocks, true);
-        let rows = predicate(engine, next.position);
-        part_of(engine, next, extent, span, Some(rows))
+        let rows = predicate(plan, &tables[next.position]);
+        part_of(&tables[next.position], next, extent, span, Some(rows))
     };
     Chunk { parts: short.map(part).collect(), keys: 0, is_whole: false }
 }
@@ -214,17 +225,29 @@ fn of_short<'a>(engine: &Engine, short: impl Iterator<Item = (&'a NextLeaf, &'a 
 /// Returns the next span of one leaf.
 fn of_span(engine: &mut Engine, next: &NextLeaf, extent: &Extent) -> Result<Chunk> {
     let Extent { name, blocks: total, .. } = extent;
-    engine.chunk_blocks = engine.chunk_blocks.min(extent.most_blocks());
-    let few = next.from == 0 && engine.chunk_blocks < *total && has_few_rows(engine, next.position, name)?;
-    let by_keys = ByKeys::of(engine, next.position).filter(|_| !few && *total > SHORT_BLOCKS);
+    engine.pace.chunk_blocks = engine.pace.chunk_blocks.min(extent.most_blocks());
+    let few = next.from == 0
+        && engine.pace.chunk_blocks < *total
+        && has_few_rows(
+            &engine.tenure.plan,
+            &mut engine.sessions.reader,
+            &engine.tables[next.position],
+            name,
+        )?;
+    let by_keys = ByKeys::of(&engine.tenure.plan, &engine.sessions, &engine.tables[next.position])
+        .filter(|_| !few && *total > SHORT_BLOCKS);
     let ChunkSpan { span, rows, keys } = match by_keys {
         Some(by_keys) => span_by_keys(engine, &by_keys, next, extent)?,
         None => {
-            let span = BlockSpan::next(next.from, engine.chunk_blocks, *total, few);
-            ChunkSpan { span, rows: Some(predicate(engine, next.position)), keys: 0 }
+            let span = BlockSpan::next(next.from, engine.pace.chunk_blocks, *total, few);
+            ChunkSpan {
+                span,
+                rows: Some(predicate(&engine.tenure.plan, &engine.tables[next.position])),
+                keys: 0,
+            }
         }
     };
-    let part = part_of(engine, next, extent, span, rows);
+    let part = part_of(&engine.tables[next.position], next, extent, span, rows);
     Ok(Chunk { is_whole: span.to.is_some(), parts: vec![part], keys })
 }
 
@@ -244,32 +267,35 @@ fn span_by_keys(
     extent: &Extent,
 ) -> Result<ChunkSpan> {
     loop {
-        let span = BlockSpan::next(next.from, engine.chunk_blocks, extent.blocks, false);
+        let span = BlockSpan::next(next.from, engine.pace.chunk_blocks, extent.blocks, false);
         match by_keys.look(engine, next.position, &extent.name, span)? {
             LookedSpan::Keys(keys, rows) => return Ok(ChunkSpan { span, rows, keys }),
-            LookedSpan::TooMany if engine.chunk_blocks > MIN_BLOCKS => {
-                let blocks = engine.chunk_blocks.min(extent.blocks - next.from);
-                engine.chunk_blocks = (blocks / 2).max(MIN_BLOCKS);
+            LookedSpan::TooMany if engine.pace.chunk_blocks > MIN_BLOCKS => {
+                let blocks = engine.pace.chunk_blocks.min(extent.blocks - next.from);
+                engine.pace.chunk_blocks = (blocks / 2).max(MIN_BLOCKS);
             }
             LookedSpan::TooMany => {
-                return Ok(ChunkSpan { span, rows: Some(predicate(engine, next.position)), keys: 0 });
+                return Ok(ChunkSpan {
+                    span,
+                    rows: Some(predicate(&engine.tenure.plan, &engine.tables[next.position])),
+                    keys: 0,
+                });
             }
         }
     }
 }
 
-fn predicate(engine: &Engine, position: usize) -> String {
-    engine.plan.scope.predicate(&engine.tables[position].source_by, "t")
+fn predicate(plan: &Plan, table: &SplitTable) -> String {
+    plan.scope.predicate(&table.source_by, "t")
 }
 
 fn part_of(
-    engine: &Engine,
+    table: &SplitTable,
     next: &NextLeaf,
     extent: &Extent,
     span: BlockSpan,
     rows: Option<String>,
 ) -> ChunkPart {
-    let table = &engine.tables[next.position];
     let out = |rows: String| {
         format!(
             "COPY (SELECT {} FROM ONLY {} t WHERE {}) TO STDOUT ({})",
@@ -282,9 +308,9 @@ fn part_of(
     ChunkPart { next: next.clone(), blocks: extent.blocks, to: span.to, out: rows.map(out) }
 }
 
-fn has_few_rows(engine: &mut Engine, position: usize, leaf: &str) -> Result<bool> {
-    let column = &engine.tables[position].source_by;
-    scope_size::is_small(&mut engine.reader, leaf, column, &engine.plan.scope)
+fn has_few_rows(plan: &Plan, reader: &mut Connection, table: &SplitTable, leaf: &str) -> Result<bool> {
+    let column = &table.source_by;
+    scope_size::is_small(reader, leaf, column, &plan.scope)
 }
 
 /// Returns the next chunk's size: the time of a step, or what the rate permits in it, or as many keys as are read at

@@ -3,12 +3,13 @@
 
 use crate::agent::error::{Result, SplitError};
 use crate::agent::session::{self, Side};
+use crate::catalog::split::Plan;
 use crate::catalog::{in_use, keyspace, routing};
 use crate::error::{Failure, SqlState};
 use crate::remote::RemoteError;
 use crate::remote::quote::ident;
 use crate::server::txn::transaction;
-use crate::split::engine::Engine;
+use crate::split::engine::StepMode;
 use crate::split::table::{SplitTable, computed};
 use crate::split::{aborted, untrusted_code};
 use std::time::Duration;
@@ -20,8 +21,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(1);
 pub const NO_PLACE: &str = "23514";
 
 /// Turns a violation of a constraint on the target into its consequence; other errors stay as they are.
-pub fn explain(error: RemoteError, engine: &Engine, position: usize) -> SplitError {
-    let table = &engine.tables[position];
+fn explain(error: RemoteError, plan: &Plan, table: &SplitTable, mode: StepMode) -> SplitError {
     let said = error.detail.clone().unwrap_or_default();
     let error = computed::without_values(error, &table.target.name, &table.policy);
     if error.is(NO_PLACE) {
@@ -29,7 +29,7 @@ pub fn explain(error: RemoteError, engine: &Engine, position: usize) -> SplitErr
         return match error.constraint {
             // Once a partition for it exists the split continues.
             None if !is_computed => SplitError::Reshaped(no_place(&error, table)),
-            None | Some(_) => SplitError::Failed(broken_constraint(&error, engine, position)),
+            None | Some(_) => SplitError::Failed(broken_constraint(&error, table)),
         };
     }
     if !error.is("23505") {
@@ -42,16 +42,16 @@ pub fn explain(error: RemoteError, engine: &Engine, position: usize) -> SplitErr
         maps.map(|map| &map.column).any(|column| column == name || ident(column) == *name)
     };
     let key = taken_key(&said).filter(|(columns, _)| !columns.iter().any(is_computed));
-    if engine.mode.is_last() {
+    if mode.is_last() {
         // Writers wait: the next step reads whose row it is.
         return SplitError::Aborted(aborted::row_in_the_way(&table.target.name, &error.shard));
     }
-    let found = match key.map(|key| find(engine, table, key)) {
+    let found = match key.map(|key| find(plan, table, key)) {
         Some(Ok(found)) => found,
         Some(Err(error)) if error.is_transient() => return error,
         Some(Err(_)) | None => CollidingRow::Unknown,
     };
-    let whose = match whose(engine, table, &found, &error.shard) {
+    let whose = match whose(plan, table, &found, &error.shard) {
         Ok(whose) => whose,
         Err(wait) => return wait,
     };
@@ -72,21 +72,20 @@ pub fn explain(error: RemoteError, engine: &Engine, position: usize) -> SplitErr
 }
 
 /// Explains an error that does not name its table.
-pub fn explain_of(engine: &mut Engine, position: usize, error: RemoteError) -> SplitError {
-    let name = engine.tables[position].source.name.clone();
-    explain(error.of_table(&name), engine, position)
+pub fn explain_of(plan: &Plan, table: &SplitTable, mode: StepMode, error: RemoteError) -> SplitError {
+    explain(error.of_table(&table.source.name), plan, table, mode)
 }
 
 /// Describes in words whose row it is. It is an error if the row goes, or changes, with the steps of another split.
 fn whose(
-    engine: &Engine,
+    plan: &Plan,
     table: &SplitTable,
     found: &CollidingRow,
     shard: &str,
 ) -> std::result::Result<String, SplitError> {
     Ok(match found {
         CollidingRow::Unknown => {
-            if let Some(other) = split_of_table(engine, table) {
+            if let Some(other) = split_of_table(plan, table) {
                 // It may be one of that split's rows.
                 return Err(SplitError::Retry(format!(
                     "split {other}, which moves rows of table {}: one of them may be the conflicting row on shard \"{}\"",
@@ -97,9 +96,9 @@ fn whose(
         }
         CollidingRow::WithoutKey => "a row without a key".to_owned(),
         CollidingRow::Of(owner) => {
-            let entry = transaction(|| entry_of(&engine.plan.keyspace, owner));
-            let is_ours = entry.as_ref().is_some_and(|entry| engine.plan.entries.contains(entry));
-            if let Some((other, key)) = entry.and_then(|entry| split_of(engine, entry)) {
+            let entry = transaction(|| entry_of(&plan.keyspace, owner));
+            let is_ours = entry.as_ref().is_some_and(|entry| plan.entries.contains(entry));
+            if let Some((other, key)) = entry.and_then(|entry| split_of(plan, entry)) {
                 // The row goes, or changes, with the steps of that split.
                 return Err(SplitError::Retry(format!(
                     "split {other}, which moves key \"{key}\": a row of it on shard \"{}\" conflicts in table {}",
@@ -127,12 +126,12 @@ fn no_place(error: &RemoteError, table: &SplitTable) -> Failure {
 
 /// Returns the error for a violated constraint. The check has compared the constraints of both sides, and found a
 /// partition for each row: this row came later, or is computed.
-fn broken_constraint(error: &RemoteError, engine: &Engine, position: usize) -> Failure {
+fn broken_constraint(error: &RemoteError, table: &SplitTable) -> Failure {
     let failure = Failure::new(
         SqlState::parse(NO_PLACE),
         format!(
             "table {}: a row of the moving keys is refused on shard \"{}\": {}",
-            engine.tables[position].target.name, error.shard, error.message
+            table.target.name, error.shard, error.message
         ),
     )
     .hint("Drop the constraint on the target, change the row on the source, or create the missing partition on the target. Then resume the split.");
@@ -164,7 +163,7 @@ enum CollidingRow {
 
 /// Reads the shard key of the row that has the key, in a session of its own: the step's session is in the middle of a
 /// COPY.
-fn find(engine: &Engine, table: &SplitTable, key: (Vec<&str>, Vec<&str>)) -> Result<CollidingRow> {
+fn find(plan: &Plan, table: &SplitTable, key: (Vec<&str>, Vec<&str>)) -> Result<CollidingRow> {
     let (columns, values) = key;
     // The DETAIL contains names and values as the owner of the table and its clients have written them: a name that is
     // no column is not used, and values are parameters.
@@ -183,7 +182,7 @@ fn find(engine: &Engine, table: &SplitTable, key: (Vec<&str>, Vec<&str>)) -> Res
         .collect::<Option<Vec<String>>>();
     let Some(same) = same else { return Ok(CollidingRow::Unknown) };
     let values: Vec<Option<&str>> = values.into_iter().map(Some).collect();
-    let mut session = session::open_mover(&engine.plan, Side::Target, "collision")?;
+    let mut session = session::open_mover(plan, Side::Target, "collision")?;
     let query = format!(
         "SELECT {}::text FROM {} WHERE {} LIMIT 2",
         ident(&table.policy.shard_by),
@@ -191,13 +190,10 @@ fn find(engine: &Engine, table: &SplitTable, key: (Vec<&str>, Vec<&str>)) -> Res
         same.join(" AND ")
     );
     // The step may hold locks whose release another session waits for, while this one would wait for that session.
-    let rows = untrusted_code::reading_within(
-        LONGEST_WAIT,
-        &mut session,
-        &engine.plan,
-        Side::Target,
-        |session, _| Ok(session.query(&query, &values)?),
-    )?;
+    let rows =
+        untrusted_code::reading_within(LONGEST_WAIT, &mut session, plan, Side::Target, |session, _| {
+            Ok(session.query(&query, &values)?)
+        })?;
     // With a partial index there may be two rows, and the DETAIL does not tell which one it is.
     Ok(match rows.rows.as_slice() {
         [row] => match row.first() {
@@ -216,22 +212,21 @@ fn entry_of(keyspace: &str, value: &str) -> Option<String> {
 }
 
 /// Returns another active split that moves the entry.
-fn split_of(engine: &Engine, entry: String) -> Option<(i64, String)> {
-    transaction(|| in_use::split_of_keys(&engine.plan.keyspace, &[entry]))
-        .filter(|(split, _)| *split != engine.plan.id && !waits_for_us(engine, *split))
+fn split_of(plan: &Plan, entry: String) -> Option<(i64, String)> {
+    transaction(|| in_use::split_of_keys(&plan.keyspace, &[entry]))
+        .filter(|(split, _)| *split != plan.id && !waits_for_us(plan.id, *split))
 }
 
 /// Whether another split waits for this one. Splits that wait for each other's rows in a ring would wait for ever: the
 /// one that finds this reports it to its operator.
-fn waits_for_us(engine: &Engine, other: i64) -> bool {
-    transaction(|| in_use::waits_for(other, engine.plan.id))
+fn waits_for_us(split: i64, other: i64) -> bool {
+    transaction(|| in_use::waits_for(other, split))
 }
 
 /// Returns another active split with rows of the table on the target.
-fn split_of_table(engine: &Engine, table: &SplitTable) -> Option<i64> {
-    let plan = &engine.plan;
+fn split_of_table(plan: &Plan, table: &SplitTable) -> Option<i64> {
     transaction(|| in_use::split_of_table(&plan.keyspace, &table.policy.table_name, &plan.target, plan.id))
-        .filter(|other| !waits_for_us(engine, *other))
+        .filter(|other| !waits_for_us(plan.id, *other))
 }
 
 #[cfg(test)]

@@ -4,23 +4,26 @@
 use super::{leaves, window};
 use crate::agent::error::Result;
 use crate::agent::shape::Observation;
+use crate::agent::state::epoch::Tenure;
 use crate::agent::state::{consumed, lease, progress};
 use crate::remote::result::Rows;
 use crate::split::copy::outcome::StepOutcome;
-use crate::split::engine::{Counted, Engine};
+use crate::split::engine::sessions::EngineSessions;
+use crate::split::engine::{Counted, Engine, QueueState};
 use crate::split::injection_points::{self, reach};
+use crate::split::table::SplitTable;
 use std::collections::BTreeSet;
 use std::time::Instant;
 
 /// 6. Stores the progress beside the rows, makes S durable on the source, commits, and consumes the queues.
 pub fn commit(engine: &mut Engine, outcome: &mut StepOutcome, now: &Observation) -> Result<()> {
-    outcome.progress.worker = engine.generation;
+    outcome.progress.worker = engine.tenure.generation;
     commit_as(engine, outcome, now, Reading::Ends)
 }
 
 /// Commits a step whose S is read further: the reading transaction continues.
 pub fn commit_and_read_on(engine: &mut Engine, outcome: &mut StepOutcome, now: &Observation) -> Result<()> {
-    outcome.progress.worker = engine.generation;
+    outcome.progress.worker = engine.tenure.generation;
     commit_as(engine, outcome, now, Reading::GoesOn)
 }
 
@@ -44,18 +47,18 @@ fn commit_as(
     reading: Reading,
 ) -> Result<()> {
     let store = announced(engine, outcome)?;
-    engine.target.run(&format!("{store}; COMMIT"))?;
+    engine.sessions.target.run(&format!("{store}; COMMIT"))?;
     reach(injection_points::STEP_COMMITTED)?;
-    engine.counted = Some(Counted { since: now.snapshot.clone(), rows: None });
+    engine.queue.counted = Some(Counted { since: now.snapshot.clone(), rows: None });
     if reading == Reading::Ends {
-        engine.reader.send("COMMIT")?;
+        engine.sessions.reader.send("COMMIT")?;
     }
-    if let Some(statements) = consuming(engine, outcome, now) {
-        engine.control_transaction(&statements)?;
-        engine.filled = Some(BTreeSet::new());
+    if let Some(statements) = consuming(engine.tenure.plan.id, &engine.tables, &engine.queue, outcome, now) {
+        engine.sessions.control_transaction(&engine.tenure, &statements)?;
+        engine.queue.filled = Some(BTreeSet::new());
     }
     if reading == Reading::Ends {
-        engine.reader.finish()?;
+        engine.sessions.reader.finish()?;
     }
     reach(injection_points::STEP_CONSUMED)?;
     Ok(())
@@ -82,18 +85,18 @@ pub fn commit_and_ask(
     now: &Observation,
     beside: &CommitQuestions,
 ) -> Result<CommitAnswers> {
-    outcome.progress.worker = engine.generation;
+    outcome.progress.worker = engine.tenure.generation;
     let store = announced(engine, outcome)?;
     let sent = Instant::now();
-    engine.control.send(&beside.source)?;
-    let target = engine.target.run_for_each(&format!("{store}; COMMIT; {}", beside.target));
-    let source = engine.control.finish_for_each();
+    engine.sessions.control.send(&beside.source)?;
+    let target = engine.sessions.target.run_for_each(&format!("{store}; COMMIT; {}", beside.target));
+    let source = engine.sessions.control.finish_for_each();
     let (target, source) = (target?, source?);
     reach(injection_points::STEP_COMMITTED)?;
-    engine.counted = Some(Counted { since: now.snapshot.clone(), rows: None });
+    engine.queue.counted = Some(Counted { since: now.snapshot.clone(), rows: None });
     // An answer may have been given long before it was received, but not earlier than the round trip permits.
-    let heard = (sent + engine.distance).min(Instant::now());
-    engine.owed = consuming(engine, outcome, now);
+    let heard = (sent + engine.sessions.distance).min(Instant::now());
+    engine.queue.owed = consuming(engine.tenure.plan.id, &engine.tables, &engine.queue, outcome, now);
     Ok(CommitAnswers { target, source, heard })
 }
 
@@ -102,20 +105,26 @@ pub fn commit_and_ask(
 fn announced(engine: &mut Engine, outcome: &mut StepOutcome) -> Result<String> {
     leaves::check_unchanged(engine, &outcome.progress)?;
     let before = outcome.progress.steps;
-    outcome.progress.steps = engine.counters.next_step(before);
-    if engine.announced.take() != Some(outcome.progress.steps) {
-        send_announcement(engine, before, None)?;
-        take_announcement(engine)?;
-        engine.announced = None;
+    outcome.progress.steps = engine.queue.counters.next_step(before);
+    if engine.queue.announced.take() != Some(outcome.progress.steps) {
+        send_announcement(&engine.tenure, &mut engine.sessions, &mut engine.queue, before, None)?;
+        take_announcement(&mut engine.sessions, &mut engine.queue)?;
+        engine.queue.announced = None;
     }
     reach(injection_points::STEP_DURABLE)?;
-    Ok(progress::storing(engine.plan.id, &outcome.progress))
+    Ok(progress::storing(engine.tenure.plan.id, &outcome.progress))
 }
 
 /// Returns the statement that removes a committed step from the queues, or None if it has nothing of them.
-fn consuming(engine: &Engine, outcome: &StepOutcome, now: &Observation) -> Option<String> {
+fn consuming(
+    split: i64,
+    tables: &[SplitTable],
+    queue: &QueueState,
+    outcome: &StepOutcome,
+    now: &Observation,
+) -> Option<String> {
     let has_changes = outcome.changes > 0 || outcome.restarted.is_some();
-    has_changes.then(|| window::consume(engine, &now.snapshot, outcome.progress.steps))
+    has_changes.then(|| window::consume(split, tables, queue, &now.snapshot, outcome.progress.steps))
 }
 
 /// Commits synchronously on the source after S: everything that S saw is on its disk by then. Without this, rows of
@@ -124,16 +133,22 @@ fn consuming(engine: &Engine, outcome: &StepOutcome, now: &Observation) -> Optio
 ///
 /// `deciding` is the run of the master that may decide, if this is the last step of a cutover. The answer is received
 /// later: rows may be copied meanwhile, but are committed only after it.
-pub fn send_announcement(engine: &mut Engine, before: i64, deciding: Option<&str>) -> Result<()> {
-    let (id, step) = (engine.plan.id, engine.counters.next_step(before));
+pub fn send_announcement(
+    tenure: &Tenure,
+    sessions: &mut EngineSessions,
+    queue: &mut QueueState,
+    before: i64,
+    deciding: Option<&str>,
+) -> Result<()> {
+    let (id, step) = (tenure.plan.id, queue.counters.next_step(before));
     let mut statements = vec![lease::renew(id), consumed::announce(id, step)];
     statements.extend(deciding.map(|instance| consumed::decide(id, instance)));
-    engine.announced = Some(step);
-    engine.send_control_transaction(&statements.join("; "))
+    queue.announced = Some(step);
+    sessions.send_control_transaction(tenure, &statements.join("; "))
 }
 
 /// Receives that answer. It must be received whatever happened to the rows: the session is the one that opens the
 /// source again.
-pub fn take_announcement(engine: &mut Engine) -> Result<()> {
-    engine.take_control_transaction().inspect_err(|_| engine.announced = None)
+pub fn take_announcement(sessions: &mut EngineSessions, queue: &mut QueueState) -> Result<()> {
+    sessions.take_control_transaction().inspect_err(|_| queue.announced = None)
 }

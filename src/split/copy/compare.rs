@@ -4,11 +4,11 @@ use super::leaves::{self, Since};
 use crate::agent::error::{Result, SplitError};
 use crate::agent::known_column;
 use crate::agent::shape::{Leaf, Observation, TableShape};
+use crate::agent::state::consumed::Counters;
 use crate::agent::state::progress::{CopyProgress, LeafProgress, TableProgress};
 use crate::catalog::split::Plan;
 use crate::error::{Failure, SqlState};
 use crate::guc;
-use crate::split::engine::Engine;
 use crate::split::table::SplitTable;
 use crate::words::{from_the_beginning, gives_up};
 
@@ -26,7 +26,7 @@ pub struct Differences {
 }
 
 /// Returns why nothing on the target is valid any more, or None if it is valid.
-pub fn restart(engine: &Engine, progress: &CopyProgress, now: &Observation) -> Option<String> {
+pub fn restart(counters: &Counters, progress: &CopyProgress, now: &Observation) -> Option<String> {
     if progress.again.is_some() {
         return progress.again.clone();
     }
@@ -36,14 +36,19 @@ pub fn restart(engine: &Engine, progress: &CopyProgress, now: &Observation) -> O
             progress.server, now.server
         ));
     }
-    engine.counters.disagreement(progress.steps).map(str::to_owned)
+    counters.disagreement(progress.steps).map(str::to_owned)
 }
 
 /// Compares the source in S with what the target's rows stand for. A difference that prevents the copy from continuing
 /// is an error that names it.
-pub fn compare(engine: &Engine, progress: &CopyProgress, now: &Observation) -> Result<Differences> {
-    let tables = &engine.tables;
-    let mut found = Differences { restart: restart(engine, progress, now), ..Differences::default() };
+pub fn compare(
+    plan: &Plan,
+    tables: &[SplitTable],
+    counters: &Counters,
+    progress: &CopyProgress,
+    now: &Observation,
+) -> Result<Differences> {
+    let mut found = Differences { restart: restart(counters, progress, now), ..Differences::default() };
     for (position, table) in tables.iter().enumerate() {
         let (Some(shape), Some(known)) = (now.tables.get(position), progress.tables.get(position)) else {
             continue;
@@ -56,7 +61,7 @@ pub fn compare(engine: &Engine, progress: &CopyProgress, now: &Observation) -> R
         let change = match begins {
             true if known.leaves.is_empty() && has_none => LeavesChange::None,
             true => LeavesChange::Other,
-            false => changes(&engine.plan, table, shape, known)?,
+            false => changes(plan, table, shape, known)?,
         };
         if shape.leaves().iter().any(|leaf| !leaf.captured) && guc::capture() {
             found.uncaptured.push(position);

@@ -4,8 +4,10 @@
 use crate::agent::error::{Result, SplitError};
 use crate::agent::session::Side;
 use crate::agent::shape::Column;
+use crate::agent::state::epoch::Tenure;
 use crate::agent::state::is_gone;
 use crate::agent::state::progress::CopyProgress;
+use crate::catalog::split::Plan;
 use crate::catalog::table_policy::Policy;
 use crate::error::{Failure, SqlState};
 use crate::remote::Connection;
@@ -13,7 +15,7 @@ use crate::remote::copy::Bounds;
 use crate::remote::quote::ident;
 use crate::server::wait;
 use crate::split::engine::{Engine, locks};
-use crate::split::references::{WatchedReferences, keyless, moves};
+use crate::split::references::{Reference, WatchedReferences, keyless, moves};
 use crate::split::untrusted_code;
 use std::time::{Duration, Instant};
 
@@ -31,22 +33,23 @@ pub enum RowsLook {
 /// Checks, before a step is committed that leaves all of the scope's rows on the target, that none of them references
 /// a missing row. A step that completes the copy checks all rows, a later one those that its windows have changed.
 pub fn check_step(engine: &mut Engine, after: &CopyProgress, looked: &RowsLook) -> Result<()> {
-    if engine.watched.references.is_empty() || !after.is_copied() {
+    if engine.seen.watched.references.is_empty() || !after.is_copied() {
         return Ok(());
     }
-    for index in 0..engine.watched.references.len() {
-        let reference = &engine.watched.references[index];
+    let Engine { tenure, sessions, tables, seen, .. } = engine;
+    let (plan, target, watched) = (&tenure.plan, &mut sessions.target, &seen.watched);
+    for reference in &watched.references {
         let Some(position) = reference.from_position else { continue };
         let is_own = |to: usize| reference.is_own && reference.to_position == Some(to);
         match looked {
-            RowsLook::All => check_reference(engine, index, position, None)?,
+            RowsLook::All => check_reference(plan, target, watched, reference, None)?,
             // The source does not keep these rows from losing what they reference, and they themselves do not change.
-            RowsLook::Changed(tables) if tables.iter().any(|table| is_own(*table)) => {
-                check_reference(engine, index, position, None)?;
+            RowsLook::Changed(changed) if changed.iter().any(|table| is_own(*table)) => {
+                check_reference(plan, target, watched, reference, None)?;
             }
-            RowsLook::Changed(tables) if tables.contains(&position) => {
-                let rows = engine.tables[position].changed_on_target();
-                check_reference(engine, index, position, Some(&rows))?;
+            RowsLook::Changed(changed) if changed.contains(&position) => {
+                let rows = tables[position].changed_on_target();
+                check_reference(plan, target, watched, reference, Some(&rows))?;
             }
             RowsLook::Changed(_) => {}
         }
@@ -56,26 +59,26 @@ pub fn check_step(engine: &mut Engine, after: &CopyProgress, looked: &RowsLook) 
 
 /// Checks all rows once more before a cutover, by the foreign keys that exist now.
 pub fn check_all(engine: &mut Engine) -> Result<()> {
-    engine.watch()?;
-    if engine.watched.references.is_empty() {
+    let Engine { tenure: Tenure { plan, .. }, sessions, tables, seen, .. } = engine;
+    seen.watch(plan, sessions, tables)?;
+    if seen.watched.references.is_empty() {
         return Ok(());
     }
-    let locks = locks::target_locks_with_referenced(engine);
-    let locked = engine.target.run(&format!("BEGIN; {locks}"));
+    let locks = locks::target_locks_with_referenced(tables, &seen.watched);
+    let locked = sessions.target.run(&format!("BEGIN; {locks}"));
     locked.map_err(|error| if is_gone(&error) { SplitError::renamed(&error) } else { error.into() })?;
     // A foreign key that was added since may reference tables that are not locked.
-    let locked = engine.watched.referenced();
-    engine.watch()?;
-    if engine.watched.referenced() != locked {
-        return Err(have_changed(&engine.target));
+    let locked = seen.watched.referenced();
+    seen.watch(plan, sessions, tables)?;
+    if seen.watched.referenced() != locked {
+        return Err(have_changed(&sessions.target));
     }
-    untrusted_code::require_none(&mut engine.target, &engine.plan, Side::Target)?;
-    for index in 0..engine.watched.references.len() {
-        if let Some(position) = engine.watched.references[index].from_position {
-            check_reference(engine, index, position, None)?;
-        }
+    untrusted_code::require_none(&mut sessions.target, plan, Side::Target)?;
+    let (target, watched) = (&mut sessions.target, &seen.watched);
+    for reference in watched.references.iter().filter(|reference| reference.from_position.is_some()) {
+        check_reference(plan, target, watched, reference, None)?;
     }
-    engine.target.run("COMMIT")?;
+    target.run("COMMIT")?;
     Ok(())
 }
 
@@ -89,36 +92,42 @@ pub fn have_changed(target: &Connection) -> SplitError {
 
 /// Checks one foreign key. Referenced rows are locked first, as the server does: a session that deletes one at the
 /// same time does not see the mover's rows yet.
-fn check_reference(engine: &mut Engine, index: usize, position: usize, rows: Option<&str>) -> Result<()> {
+fn check_reference(
+    plan: &Plan,
+    target: &mut Connection,
+    watched: &WatchedReferences,
+    reference: &Reference,
+    rows: Option<&str>,
+) -> Result<()> {
     let until = Instant::now() + TO_FOLLOW;
     loop {
-        match find_missing(engine, index, position, rows)? {
+        match find_missing(plan, target, watched, reference, rows)? {
             None => return Ok(()),
-            Some(_) if is_to_follow(engine, index) && Instant::now() < until => {
+            Some(_) if is_to_follow(plan, reference) && Instant::now() < until => {
                 wait::sleep(LOOK_AGAIN);
             }
-            Some(value) => return Err(missing(engine, index, &value)),
+            Some(value) => return Err(missing(plan, target, reference, &value)),
         }
     }
 }
 
 /// Returns a value whose referenced row is missing.
 fn find_missing(
-    engine: &mut Engine,
-    index: usize,
-    position: usize,
+    plan: &Plan,
+    target: &mut Connection,
+    WatchedReferences { by, .. }: &WatchedReferences,
+    reference: &Reference,
     rows: Option<&str>,
 ) -> Result<Option<String>> {
-    let WatchedReferences { references, by } = &engine.watched;
-    let reference = &references[index];
-    let Some(column) = by.get(position).and_then(Option::as_ref) else { return Ok(None) };
+    let column = reference.from_position.and_then(|position| by.get(position)).and_then(Option::as_ref);
+    let Some(column) = column else { return Ok(None) };
     let (rows, scope) = match rows {
         // The window's keys find these rows.
-        Some(window) => (window, engine.plan.scope.filter(column, "t")),
-        None => ("", engine.plan.scope.predicate(column, "t")),
+        Some(window) => (window, plan.scope.filter(column, "t")),
+        None => ("", plan.scope.predicate(column, "t")),
     };
     let join = reference.join("p", "t");
-    let moves = moves(&engine.plan, by, reference.to_position, "p");
+    let moves = moves(plan, by, reference.to_position, "p");
     if reference.can_lock {
         let lock = format!(
             "SELECT count(*) FROM (
@@ -126,7 +135,7 @@ fn find_missing(
                    FOR KEY SHARE) locked",
             reference.to, reference.from
         );
-        engine.target.run_within(&lock, Bounds::unlimited().stall)?;
+        target.run_within(&lock, Bounds::unlimited().stall)?;
     }
     let query = format!(
         "SELECT {} FROM {} t {rows}
@@ -137,25 +146,24 @@ fn find_missing(
         reference.to,
         is_common(by, reference.to_position, &moves)
     );
-    let rows = engine.target.run_within(&query, Bounds::unlimited().stall)?;
+    let rows = target.run_within(&query, Bounds::unlimited().stall)?;
     Ok(rows.scalar().map(str::to_owned))
 }
 
 /// Whether a reference table is referenced: the row was on its origin before the row that references it was on the
 /// source.
-fn is_to_follow(engine: &Engine, index: usize) -> bool {
-    let table = keyless(&engine.plan, Side::Target, &engine.watched.references[index]);
+fn is_to_follow(plan: &Plan, reference: &Reference) -> bool {
+    let table = keyless(plan, Side::Target, reference);
     table.is_some_and(|table| table.policy == Policy::Reference)
 }
 
-fn missing(engine: &Engine, index: usize, value: &str) -> SplitError {
-    let reference = &engine.watched.references[index];
+fn missing(plan: &Plan, target: &Connection, reference: &Reference, value: &str) -> SplitError {
     let text = format!(
         "a moving row references a row that is not on shard \"{}\": {}",
-        engine.target.shard(),
+        target.shard(),
         reference.text(value)
     );
-    if is_to_follow(engine, index) {
+    if is_to_follow(plan, reference) {
         // The reference table's worker may also report the cause.
         return SplitError::Retry(format!("a reference table to follow: {text}"));
     }

@@ -7,6 +7,7 @@ use crate::agent::error::{Result, SplitError};
 use crate::agent::reading::LockedTables;
 use crate::agent::session::Side;
 use crate::agent::shape::{Column, Leaf, Observation, TableShape};
+use crate::agent::state::epoch::Tenure;
 use crate::agent::state::progress::{self, CopyProgress, TableProgress, TargetLeaf};
 use crate::agent::{known_column, seen};
 use crate::catalog::split::Plan;
@@ -15,7 +16,7 @@ use crate::remote::Connection;
 use crate::remote::quote::{array_literal, ident, literal};
 use crate::split::copy::key_identity::KeyIdentity;
 use crate::split::engine::Engine;
-use crate::split::table::triggers;
+use crate::split::table::{SplitTable, triggers};
 use crate::words::{from_the_beginning, gives_up};
 
 /// A row of the scope in a place where none must be.
@@ -104,18 +105,20 @@ fn oids(triggers: &str) -> Vec<&str> {
 /// Checks the leaves that are new on the target since the last step: one with a row of the scope is an error. After a
 /// pg_upgrade of the target its leaves have the same oids, with triggers of new oids. Returns the tables (by position)
 /// of which a leaf is gone, and its rows with it.
-pub fn admit(engine: &mut Engine, progress: &mut CopyProgress, now: &Observation) -> Result<Vec<usize>> {
+pub fn admit(
+    plan: &Plan,
+    target: &mut Connection,
+    tables: &mut [SplitTable],
+    progress: &mut CopyProgress,
+    now: &Observation,
+) -> Result<Vec<usize>> {
     let system = now.system();
     let is_upgraded = progress.target_system.as_deref().is_some_and(|known| known != system);
     progress.target_system = Some(system.to_owned());
     let (mut lost, mut admitted) = (Vec::new(), is_upgraded);
     for (position, shape) in now.tables.iter().enumerate() {
         let Some(table) = progress.tables.get(position) else { continue };
-        let mut leaves = match &table.target_leaves {
-            // The split was installed by a version that did not check leaves.
-            None if progress.snapshot.is_some() => of(shape),
-            known => known.clone().unwrap_or_default(),
-        };
+        let mut leaves = stored_leaves(progress, table, shape);
         let before = leaves.len();
         if !is_upgraded && is_computed_anew(table, &leaves, shape) {
             lost.push(position);
@@ -135,13 +138,13 @@ pub fn admit(engine: &mut Engine, progress: &mut CopyProgress, now: &Observation
             }
             match since(stored.map(|index| leaves[index].triggers.as_str()), leaf) {
                 Since::Same => continue,
-                Since::Unguarded => return Err(unguarded(engine, shape, leaf)),
+                Since::Unguarded => return Err(unguarded(plan, shape, leaf)),
                 Since::New => {}
             }
             if !leaf.captured {
-                return guard(engine, position, shape);
+                return guard(plan, target, tables, position, shape);
             }
-            look_through(engine, position, shape, leaf)?;
+            look_through(plan, target, &tables[position], shape, leaf)?;
             if let Some(index) = stored {
                 // The leaf was detached and attached again: its rows of the split are gone.
                 leaves.remove(index);
@@ -152,16 +155,29 @@ pub fn admit(engine: &mut Engine, progress: &mut CopyProgress, now: &Observation
             leaves.push(TargetLeaf::from(leaf));
             admitted = true;
         }
-        let table = &mut progress.tables[position];
-        table.target_leaves = Some(leaves);
-        table.target_altered.clone_from(&shape.altered);
-        table.target_columns.get_or_insert_with(|| known_column::of(shape));
+        remember(&mut progress.tables[position], leaves, shape);
     }
     if !admitted {
         return Ok(lost);
     }
-    store(engine, progress, &lost, now)?;
+    store(plan.id, target, progress, &lost, now)?;
     Err(SplitError::Retry("the target's new partitions to be included".into()))
+}
+
+/// Returns the leaves of a table as they were when they were last checked.
+fn stored_leaves(progress: &CopyProgress, table: &TableProgress, shape: &TableShape) -> Vec<TargetLeaf> {
+    match &table.target_leaves {
+        // The split was installed by a version that did not check leaves.
+        None if progress.snapshot.is_some() => of(shape),
+        known => known.clone().unwrap_or_default(),
+    }
+}
+
+/// Records the leaves of a table that was checked.
+fn remember(table: &mut TableProgress, leaves: Vec<TargetLeaf>, shape: &TableShape) {
+    table.target_leaves = Some(leaves);
+    table.target_altered.clone_from(&shape.altered);
+    table.target_columns.get_or_insert_with(|| known_column::of(shape));
 }
 
 /// Whether values may have been recomputed: copied rows are in another file, and the table's columns were changed.
@@ -177,7 +193,13 @@ fn is_computed_anew(table: &TableProgress, leaves: &[TargetLeaf], shape: &TableS
 
 /// Stores the leaves in a transaction of its own: a step that finds nothing to do commits nothing. Leaves that are
 /// gone stay in the list until their table's copy has begun again.
-fn store(engine: &mut Engine, progress: &CopyProgress, lost: &[usize], now: &Observation) -> Result<()> {
+fn store(
+    split: i64,
+    target: &mut Connection,
+    progress: &CopyProgress,
+    lost: &[usize],
+    now: &Observation,
+) -> Result<()> {
     let mut stored = progress.clone();
     for position in lost {
         if let (Some(table), Some(_)) = (stored.tables.get_mut(*position), now.tables.get(*position)) {
@@ -185,22 +207,34 @@ fn store(engine: &mut Engine, progress: &CopyProgress, lost: &[usize], now: &Obs
             table.target_leaves.get_or_insert_with(Vec::new).push(gone);
         }
     }
-    progress::store(&mut engine.target, engine.plan.id, &stored)?;
-    engine.target.run("COMMIT")?;
+    progress::store(target, split, &stored)?;
+    target.run("COMMIT")?;
     Ok(())
 }
 
 /// Creates the TRUNCATE trigger of new leaves; the other triggers are clones.
-fn guard(engine: &mut Engine, position: usize, shape: &TableShape) -> Result<Vec<usize>> {
-    engine.target.run("ROLLBACK")?;
-    if let Some(table) = engine.tables.get_mut(position) {
+fn guard(
+    plan: &Plan,
+    target: &mut Connection,
+    tables: &mut [SplitTable],
+    position: usize,
+    shape: &TableShape,
+) -> Result<Vec<usize>> {
+    target.run("ROLLBACK")?;
+    if let Some(table) = tables.get_mut(position) {
         table.target = shape.clone();
-        triggers::install(&mut engine.target, &engine.plan, std::slice::from_ref(table), Side::Target)?;
+        triggers::install(target, plan, std::slice::from_ref(table), Side::Target)?;
     }
     Err(SplitError::Retry(format!("the new partitions of {} on the target to be guarded", shape.name)))
 }
 
-fn look_through(engine: &mut Engine, position: usize, shape: &TableShape, leaf: &Leaf) -> Result<()> {
+fn look_through(
+    plan: &Plan,
+    target: &mut Connection,
+    table: &SplitTable,
+    shape: &TableShape,
+    leaf: &Leaf,
+) -> Result<()> {
     let problem =
         |message: String, hint: &str| SplitError::failed(SqlState::NOT_IN_STATE, message, hint.to_owned());
     if leaf.persistence != "p" || leaf.kind != "r" {
@@ -212,15 +246,15 @@ fn look_through(engine: &mut Engine, position: usize, shape: &TableShape, leaf: 
             "Detach it on the target, then resume the split with the call that it stopped in.",
         ));
     }
-    let column = &engine.tables[position].target_by;
-    match find_row(&mut engine.target, &engine.plan, column, &leaf.name, true)? {
+    let column = &table.target_by;
+    match find_row(target, plan, column, &leaf.name, true)? {
         None => Ok(()),
         Some(stranger) => Err(problem(
             format!(
                 "partition {} was attached to table {} on shard \"{}\" with rows of key \"{}\", which is moving there",
                 leaf.name,
                 shape.name,
-                engine.target.shard(),
+                target.shard(),
                 stranger.key
             ),
             "Detach it on the target and move these rows away. Then resume the split with the call that it stopped in, or roll it back.",
@@ -231,16 +265,16 @@ fn look_through(engine: &mut Engine, position: usize, shape: &TableShape, leaf: 
 /// What a rollback does with the target's rows in this case.
 pub const OF_STRANGERS: &str = "Others may have written to the moving rows, so that a rollback leaves them there. Check them, and delete them before the split starts again.";
 
-fn unguarded(engine: &Engine, shape: &TableShape, leaf: &Leaf) -> SplitError {
+fn unguarded(plan: &Plan, shape: &TableShape, leaf: &Leaf) -> SplitError {
     SplitError::Failed(
         Failure::new(
             SqlState::NOT_IN_STATE,
             format!("the guard of table {} was changed on the target while rows move into it", shape.name),
         )
         .detail(format!("triggers of {} now: {}", leaf.name, leaf.triggers.as_deref().unwrap_or("none")))
-        .hint(match engine.plan.reverse_of {
-            None => format!("{OF_STRANGERS} {}", from_the_beginning(engine.plan.id)),
-            Some(there) => gives_up(engine.plan.id, there),
+        .hint(match plan.reverse_of {
+            None => format!("{OF_STRANGERS} {}", from_the_beginning(plan.id)),
+            Some(there) => gives_up(plan.id, there),
         }),
     )
 }
@@ -248,10 +282,11 @@ fn unguarded(engine: &Engine, shape: &TableShape, leaf: &Leaf) -> SplitError {
 /// Checks at the end of a step that the target's leaves are those that it began with. One that was added meanwhile may
 /// have taken rows of the step.
 pub fn check_unchanged(engine: &mut Engine, progress: &CopyProgress) -> Result<()> {
-    if !engine.tables.iter().any(|table| table.target.is_partitioned()) {
+    let Engine { tenure: Tenure { plan, .. }, sessions, tables, seen, .. } = engine;
+    if !tables.iter().any(|table| table.target.is_partitioned()) {
         return Ok(());
     }
-    let now = engine.seen.target.look(&mut engine.target, &engine.plan, Side::Target)?;
+    let now = seen.target.look(&mut sessions.target, plan, Side::Target)?;
     let same = now.tables.iter().zip(&progress.tables).all(|(shape, table)| {
         let known = table.target_leaves.as_deref().unwrap_or_default();
         known.len() == shape.leaves().len()
@@ -263,8 +298,8 @@ pub fn check_unchanged(engine: &mut Engine, progress: &CopyProgress) -> Result<(
     if same {
         return Ok(());
     }
-    engine.target.run("ROLLBACK")?;
-    engine.reader.run("ROLLBACK")?;
+    sessions.target.run("ROLLBACK")?;
+    sessions.reader.run("ROLLBACK")?;
     Err(SplitError::Retry("the target's partitions, which changed during a step".into()))
 }
 

@@ -16,6 +16,7 @@ pub mod key_identity;
 pub mod leaves;
 pub mod outcome;
 pub mod partition_layout;
+mod queue_overflow;
 pub mod scope_filter;
 pub mod small_batch;
 pub mod step;

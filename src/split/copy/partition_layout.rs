@@ -13,6 +13,7 @@
 use crate::agent::catalogs;
 use crate::agent::error::{Result, SplitError};
 use crate::agent::session::Side;
+use crate::agent::state::epoch::Tenure;
 use crate::agent::table_names::TableNames;
 use crate::catalog::split;
 use crate::remote::Connection;
@@ -20,8 +21,9 @@ use crate::remote::quote::{ident, idents, qualified};
 use crate::server::txn::transaction;
 use crate::split::copy::apply_ddl;
 use crate::split::copy::bound::CopyBound;
-use crate::split::engine::Engine;
+use crate::split::engine::sessions::EngineSessions;
 use crate::split::injection_points::{self, reach};
+use crate::split::table::SplitTable;
 use std::collections::{BTreeMap, BTreeSet};
 
 const TREE: &str = include_str!("../../../sql/agent/partition_tree.sql");
@@ -55,46 +57,56 @@ struct TargetPlace {
 
 /// Makes what is missing: all of it, or what is above these leaves of the source. Returns whether anything was made.
 /// The session of the target is in no transaction, before and afterwards.
-pub fn bring_over(engine: &mut Engine, leaves: Option<&BTreeSet<String>>) -> Result<bool> {
-    let here = tree(&mut engine.control, &TableNames::of(&engine.plan, Side::Source))?;
+pub fn bring_over(
+    tenure: &Tenure,
+    sessions: &mut EngineSessions,
+    tables: &[SplitTable],
+    leaves: Option<&BTreeSet<String>>,
+) -> Result<bool> {
+    let here = tree(&mut sessions.control, &TableNames::of(&tenure.plan, Side::Source))?;
     if here.is_empty() {
         return Ok(false);
     }
-    apply_ddl::begin(engine)?;
-    let there = tree(&mut engine.target, &TableNames::of(&engine.plan, Side::Target))?;
-    let is_plain = |position: usize| engine.plan.tables.get(position).is_some_and(|t| t.maps.is_empty());
+    apply_ddl::begin(tenure, &mut sessions.target, tables)?;
+    let there = tree(&mut sessions.target, &TableNames::of(&tenure.plan, Side::Target))?;
+    let is_plain = |position: usize| tenure.plan.tables.get(position).is_some_and(|t| t.maps.is_empty());
     let wanted = leaves.map(|leaves| with_parents(&here, leaves));
     let is_wanted =
         |node: &TreeNode| is_plain(node.position) && wanted.as_ref().is_none_or(|w| w.contains(&node.oid));
     let statements = missing(&here, &there, is_wanted);
     if statements.is_empty() {
-        engine.target.run("ROLLBACK")?;
+        sessions.target.run("ROLLBACK")?;
         return Ok(false);
     }
     // Writers of a table that this one references may queue behind the lock, so it is tried only briefly, and again.
-    let made = engine.target.run(&format!(
+    let made = sessions.target.run(&format!(
         "SET LOCAL lock_timeout = '100ms'; SET LOCAL statement_timeout = '2s';
          SET LOCAL idle_in_transaction_session_timeout = '5s'; {}",
         statements.join("; ")
     ));
     if let Err(error) = made {
-        let _ = engine.target.run("ROLLBACK");
+        let _ = sessions.target.run("ROLLBACK");
         return Err(error.into());
     }
-    engine.target.run("COMMIT")?;
+    sessions.target.run("COMMIT")?;
     reach(injection_points::RESHAPE_PLACED)?;
-    apply_ddl::tell(engine, &statements);
+    apply_ddl::tell(&tenure.plan, &statements);
     Ok(true)
 }
 
 /// Makes partitions that were just added on the source. If the target refuses one, this is reported and left to its
 /// operator, since it is unknown whether a row needs it.
-pub fn bring_new(engine: &mut Engine, leaves: &BTreeSet<String>) -> Result<()> {
-    match bring_over(engine, Some(leaves)) {
+pub fn bring_new(
+    tenure: &Tenure,
+    sessions: &mut EngineSessions,
+    tables: &[SplitTable],
+    leaves: &BTreeSet<String>,
+) -> Result<()> {
+    match bring_over(tenure, sessions, tables, Some(leaves)) {
         Ok(_) => Ok(()),
         Err(SplitError::Remote(error)) if !error.is_transient() => {
             let text = format!("partitions added on the source were refused on the target: {error}");
-            transaction(|| split::event_again(engine.plan.id, &text));
+            transaction(|| split::event_again(tenure.plan.id, &text));
             Ok(())
         }
         Err(other) => Err(other),

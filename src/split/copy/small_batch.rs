@@ -14,7 +14,7 @@ use crate::remote::quote::literal;
 use crate::split::copy::collision;
 use crate::split::copy::scope_filter::{OutOfScope, explain};
 use crate::split::copy::text_rows::{self, Cells};
-use crate::split::engine::Engine;
+use crate::split::engine::{Engine, StepMode};
 use crate::split::table::SplitTable;
 use crate::split::table::columns::ColumnSource;
 use std::borrow::Cow;
@@ -34,8 +34,8 @@ const MOST_STORED: u32 = 32 << 10;
 pub const ROUND_TRIPS: u32 = 2;
 
 /// Whether this many changed rows may be sent as values; `apply` checks the bytes of what has changed.
-pub fn are(rows: i64, engine: &Engine) -> bool {
-    rows <= if engine.mode.is_last() { MOST_FENCED } else { MOST_ROWS }
+pub fn are(rows: i64, mode: StepMode) -> bool {
+    rows <= if mode.is_last() { MOST_FENCED } else { MOST_ROWS }
 }
 
 /// The queries that read a table's window on the source.
@@ -105,8 +105,15 @@ pub fn apply(engine: &mut Engine, queries: &[Queries]) -> Result<Option<Vec<u64>
     let all = u64::try_from(queries.len()).unwrap_or(u64::MAX);
     let bytes = engine.mode.most_bytes().map(|limit| limit.saturating_mul(all));
     let bounds = Bounds { bytes, ..Bounds::unlimited() };
-    let read = gather(&mut engine.reader, &outs, MOST_BYTES, bounds)
-        .map_err(|(number, error)| collision::explain_of(engine, queries[number / OF_EACH].of, error))?;
+    let read =
+        gather(&mut engine.sessions.reader, &outs, MOST_BYTES, bounds).map_err(|(number, error)| {
+            collision::explain_of(
+                &engine.tenure.plan,
+                &engine.tables[queries[number / OF_EACH].of],
+                engine.mode,
+                error,
+            )
+        })?;
     let read = match read {
         Gathered::All(read) => read,
         Gathered::TooMuch(sizes) => {
@@ -122,7 +129,7 @@ pub fn apply(engine: &mut Engine, queries: &[Queries]) -> Result<Option<Vec<u64>
     for (query, texts) in queries.iter().zip(read.chunks(OF_EACH)) {
         let table = &mut engine.tables[query.of];
         let window = Window::read(table, texts)
-            .ok_or_else(|| out_of_scope(OutOfScope::Unreadable, &engine.plan, table))?;
+            .ok_or_else(|| out_of_scope(OutOfScope::Unreadable, &engine.tenure.plan, table))?;
         table.has_long_rows |= !are_short(&window.rows);
         windows.push((query.of, window));
     }
@@ -132,8 +139,8 @@ pub fn apply(engine: &mut Engine, queries: &[Queries]) -> Result<Option<Vec<u64>
     let mut message = Message::default();
     let mut changed = Vec::new();
     for (of, window) in windows {
-        let (table, is_watched) = (&engine.tables[of], engine.watched.is_from(of));
-        changed.push(message.add(&engine.plan, table, of, is_watched, &window)?);
+        let (table, is_watched) = (&engine.tables[of], engine.seen.watched.is_from(of));
+        changed.push(message.add(&engine.tenure.plan, table, of, is_watched, &window)?);
     }
     message.run(engine)?;
     Ok(Some(changed))
@@ -203,18 +210,19 @@ impl Message {
         }
         let texts: Vec<&str> = self.statements.iter().map(|(_, text, _)| text.as_str()).collect();
         // The limit is that of a COPY of the same rows: indexes, constraints and columns of the target need time.
-        let done = engine.target.run_counted(&texts, Bounds::unlimited().stall);
+        let done = engine.sessions.target.run_counted(&texts, Bounds::unlimited().stall);
         let affected = done.map_err(|(number, error)| {
             let position = self.statements.get(number).map_or(0, |(position, ..)| *position);
-            collision::explain_of(engine, position, error)
+            collision::explain_of(&engine.tenure.plan, &engine.tables[position], engine.mode, error)
         })?;
         for ((position, _, wanted), affected) in self.statements.iter().zip(affected) {
             if let Some(wanted) = wanted.filter(|wanted| *wanted != affected) {
                 let text = format!("{wanted} rows were sent and {affected} arrived");
                 return Err(collision::explain_of(
-                    engine,
-                    *position,
-                    RemoteError::of_data(engine.target.shard(), text),
+                    &engine.tenure.plan,
+                    &engine.tables[*position],
+                    engine.mode,
+                    RemoteError::of_data(engine.sessions.target.shard(), text),
                 ));
             }
         }

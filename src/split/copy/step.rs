@@ -8,30 +8,30 @@
 use super::compare::{self, Differences};
 use super::foreign_keys::{self, RowsLook};
 use super::window::{self, WindowBatch, WindowEntries};
-use super::{apart, chunk, commit, leaves, streams};
+use super::{apart, chunk, commit, leaves, queue_overflow, streams};
 use crate::agent::error::{Result, SplitError};
 use crate::agent::session::Side;
 use crate::agent::shape::{Observation, TableShape};
-use crate::agent::state::progress::{self, CopyProgress, TableProgress};
-use crate::agent::state::{consumed, epoch, is_gone, lease, overflow, queue};
+use crate::agent::state::epoch::{self, Tenure};
+use crate::agent::state::progress::{self, CopyProgress};
+use crate::agent::state::{consumed, is_gone};
 use crate::agent::{known_column, seen, temporary};
-use crate::catalog::split;
-use crate::catalog::split_state::{Goal, row};
+use crate::catalog::split::{self, Plan};
 use crate::error::{Failure, SqlState};
 use crate::guc;
-use crate::remote::RemoteError;
 use crate::remote::quote::ident;
+use crate::remote::{Connection, RemoteError};
 use crate::server::txn::transaction;
-use crate::server::wait;
 use crate::split::copy::key_identity::KeyIdentity;
 use crate::split::copy::outcome::StepOutcome;
 use crate::split::copy::partition_layout;
-use crate::split::engine::{Counted, Engine, holders, locks, stream_sessions};
+use crate::split::engine::sessions::EngineSessions;
+use crate::split::engine::{Counted, Engine, locks, stream_sessions};
 use crate::split::injection_points::{self, reach};
-use crate::split::table::{computed, triggers};
+use crate::split::table::{SplitTable, computed, triggers};
 use crate::split::verify::concurrent;
 use crate::split::{reads, reverse_preconditions, untrusted_code};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// The reason why reads are directed to the source again.
 const COPIED_AGAIN: &str = ": rows are copied again";
@@ -39,37 +39,39 @@ const COPIED_AGAIN: &str = ": rows are copied again";
 /// Applies the window since the last step and, while there are any, the next chunks.
 pub fn run(engine: &mut Engine) -> Result<StepOutcome> {
     reach(injection_points::STEP_BEGIN)?;
-    stream_sessions::open_wished(engine)?;
-    let locks = locks::source_locks(engine);
+    stream_sessions::open_wished(&engine.tenure, &mut engine.sessions)?;
+    let locks = locks::source_locks(&engine.tables);
     let now = observe_source_after(engine, &locks)?;
     reach(injection_points::STEP_SNAPSHOT)?;
     let (mut before, mut there) = begin_target(engine, &now)?;
     if before.draining {
-        return end_draining(engine, before);
+        return queue_overflow::end_draining(&engine.tenure, &mut engine.sessions, before);
     }
-    if let Some(why) = compare::restart(engine, &before, &now).filter(|_| before.again.is_none()) {
-        remember_restart(engine, before, why)?;
+    let restart = compare::restart(&engine.queue.counters, &before, &now);
+    if let Some(why) = restart.filter(|_| before.again.is_none()) {
+        remember_restart(engine.tenure.plan.id, &mut engine.sessions.target, before, why)?;
         (before, there) = begin_target(engine, &now)?;
     }
-    apart::require(engine.reader.shard(), &now.tables)?;
-    apart::require(engine.target.shard(), &there.tables)?;
-    let lost = leaves::admit(engine, &mut before, &there)?;
-    let mut differences = compare::compare(engine, &before, &now)?;
+    let Engine { tenure, sessions, tables, queue, .. } = &mut *engine;
+    apart::require(sessions.reader.shard(), &now.tables)?;
+    apart::require(sessions.target.shard(), &there.tables)?;
+    let lost = leaves::admit(&tenure.plan, &mut sessions.target, tables, &mut before, &there)?;
+    let mut differences = compare::compare(&tenure.plan, tables, &queue.counters, &before, &now)?;
     differences.reset.extend(lost);
     if !differences.uncaptured.is_empty() {
-        return capture_new_leaves(engine, differences, &now);
+        return capture_new_leaves(tenure, sessions, tables, differences, &now);
     }
-    let entries = window::count(engine, &before)?;
+    let entries = window::count(&mut sessions.reader, tables, queue, &before)?;
     let mut outcome = apply(engine, before, &now, differences, &entries)?;
     // The target is at S.
     let stands = outcome.progress.is_copied() && outcome.restarted.is_none();
     let compares = stands && concurrent::begin(engine, &outcome.progress)?;
     if outcome.is_empty() {
-        engine.target.send("ROLLBACK")?;
+        engine.sessions.target.send("ROLLBACK")?;
         if !compares {
-            engine.reader.run("COMMIT")?;
+            engine.sessions.reader.run("COMMIT")?;
         }
-        engine.target.finish()?;
+        engine.sessions.target.finish()?;
     } else {
         match outcome.round.take() {
             None if compares => commit::commit_and_read_on(engine, &mut outcome, &now)?,
@@ -90,30 +92,32 @@ pub fn observe_source(engine: &mut Engine) -> Result<Observation> {
 
 /// Observes the source after the locks, in one message.
 fn observe_source_after(engine: &mut Engine, locks: &str) -> Result<Observation> {
-    let mut questions = vec![consumed::asked(engine.plan.id)];
+    let Engine { tenure: Tenure { plan, .. }, sessions, tables, seen, queue, .. } = engine;
+    let reader = &mut sessions.reader;
+    let mut questions = vec![consumed::asked(plan.id)];
     // The target's progress shows later whether it has no more than that.
-    let known = engine.counted.take().map(|counted| counted.since);
+    let known = queue.counted.take().map(|counted| counted.since);
     if let Some(since) = &known {
-        questions.push(window::counting(engine, since)?);
+        questions.push(window::counting(reader, tables, since)?);
     }
-    let look = engine.seen.source.statements(&mut engine.reader, &engine.plan, Side::Source)?;
+    let look = seen.source.statements(reader, plan, Side::Source)?;
     let message = format!("{locks}; {look}; {}", questions.join("; "));
-    let mut answers = engine.reader.run_for_each(&message)?.into_iter();
+    let mut answers = reader.run_for_each(&message)?.into_iter();
     let looks = answers.next().unwrap_or_default();
-    let now = engine.seen.source.read(&mut engine.reader, &engine.plan, Side::Source, &looks)?;
+    let now = seen.source.read(reader, plan, Side::Source, &looks)?;
     let counters = answers.next().unwrap_or_default();
-    engine.counted = known.zip(answers.next()).map(|(since, rows)| Counted { since, rows: Some(rows) });
-    let looked = untrusted_code::look_through(&mut engine.reader, &engine.plan, Side::Source, now.code())?;
-    if engine.seen.source.is_new() {
-        temporary::require_known(&mut engine.reader, &engine.plan, Side::Source, temporary::ALL)?;
+    queue.counted = known.zip(answers.next()).map(|(since, rows)| Counted { since, rows: Some(rows) });
+    let looked = untrusted_code::look_through(reader, plan, Side::Source, now.code())?;
+    if seen.source.is_new() {
+        temporary::require_known(reader, plan, Side::Source, temporary::ALL)?;
     }
     // In a cutover the target has been asked already, and its answer is still to be received. Code that is as it was
     // before the last step was looked through then, but the foreign keys are those of the last step.
-    engine.is_to_watch |= looked || engine.seen.source.is_new();
-    engine.parents = now.tables.iter().flat_map(|table| table.parents().to_vec()).collect();
-    engine.counters = consumed::read(engine.reader.shard(), &counters)?;
-    if let Some(split) = engine.plan.reverse_of {
-        reverse_preconditions::require_open(&mut engine.reader, split)?;
+    seen.is_to_watch |= looked || seen.source.is_new();
+    seen.parents = now.tables.iter().flat_map(|table| table.parents().to_vec()).collect();
+    queue.counters = consumed::read(reader.shard(), &counters)?;
+    if let Some(split) = plan.reverse_of {
+        reverse_preconditions::require_open(reader, split)?;
     }
     Ok(now)
 }
@@ -127,37 +131,40 @@ pub fn begin_target(engine: &mut Engine, source: &Observation) -> Result<(CopyPr
 
 /// Sends the first part of this, so that the source is asked meanwhile.
 pub fn send_begin_target(engine: &mut Engine) -> Result<()> {
-    let id = engine.plan.id;
-    let begin = epoch::begin_statements(id, Side::Target, engine.generation);
-    let locks = locks::target_locks_with_referenced(engine);
+    let Engine { tenure, sessions, tables, seen, .. } = engine;
+    let plan = &tenure.plan;
+    let id = plan.id;
+    let begin = epoch::begin_statements(id, Side::Target, tenure.generation);
+    let locks = locks::target_locks_with_referenced(tables, &seen.watched);
     // The structure of the tables is read under these locks, together with the cursors.
-    let look = engine.seen.target.statements(&mut engine.target, &engine.plan, Side::Target)?;
+    let look = seen.target.statements(&mut sessions.target, plan, Side::Target)?;
     let message = format!("{begin}; {locks}; {}; {look}", progress::locked(id));
-    engine.target.send(&message)?;
+    sessions.target.send(&message)?;
     Ok(())
 }
 
 pub fn finish_begin_target(engine: &mut Engine, source: &Observation) -> Result<(CopyProgress, Observation)> {
-    let outcome = engine.target.finish_for_each();
-    let answers = match epoch::begun(&mut engine.target, outcome) {
+    let outcome = engine.sessions.target.finish_for_each();
+    let answers = match epoch::begun(&mut engine.sessions.target, outcome) {
         Err(SplitError::Remote(error)) => return Err(watch_again(engine, error)),
         answers => answers?,
     };
-    let [.., row, tables] = answers.as_slice() else { return Err(SplitError::Superseded) };
-    let progress = progress::read_from(&engine.target, &engine.plan, row)?;
-    let now = engine.seen.target.read(&mut engine.target, &engine.plan, Side::Target, tables)?;
-    let looked = untrusted_code::look_through(&mut engine.target, &engine.plan, Side::Target, now.code())?;
-    if engine.seen.target.is_new() {
-        temporary::require_known(&mut engine.target, &engine.plan, Side::Target, temporary::ALL)?;
+    let Engine { tenure: Tenure { plan, .. }, sessions, tables, seen, .. } = engine;
+    let [.., row, looks] = answers.as_slice() else { return Err(SplitError::Superseded) };
+    let progress = progress::read_from(&sessions.target, plan, row)?;
+    let now = seen.target.read(&mut sessions.target, plan, Side::Target, looks)?;
+    let looked = untrusted_code::look_through(&mut sessions.target, plan, Side::Target, now.code())?;
+    if seen.target.is_new() {
+        temporary::require_known(&mut sessions.target, plan, Side::Target, temporary::ALL)?;
     }
-    if looked || engine.seen.target.is_new() || engine.is_to_watch {
-        let locked = engine.watched.referenced();
-        engine.watch()?;
-        if !engine.watched.referenced().is_subset(&locked) {
-            return Err(foreign_keys::have_changed(&engine.target));
+    if looked || seen.target.is_new() || seen.is_to_watch {
+        let locked = seen.watched.referenced();
+        seen.watch(plan, sessions, tables)?;
+        if !seen.watched.referenced().is_subset(&locked) {
+            return Err(foreign_keys::have_changed(&sessions.target));
         }
     }
-    check_target(engine, &progress, source, &now)?;
+    check_target(plan, tables, &progress, source, &now)?;
     Ok((progress, now))
 }
 
@@ -166,10 +173,15 @@ fn watch_again(engine: &mut Engine, error: RemoteError) -> SplitError {
     if !is_gone(&error) {
         return error.into();
     }
-    let before = engine.watched.referenced();
-    let again = engine.target.run("ROLLBACK").map_err(SplitError::from).and_then(|_| engine.watch());
+    let Engine { tenure: Tenure { plan, .. }, sessions, tables, seen, .. } = engine;
+    let before = seen.watched.referenced();
+    let again = sessions
+        .target
+        .run("ROLLBACK")
+        .map_err(SplitError::from)
+        .and_then(|_| seen.watch(plan, sessions, tables));
     match again {
-        Ok(()) if engine.watched.referenced() != before => SplitError::renamed(&error),
+        Ok(()) if seen.watched.referenced() != before => SplitError::renamed(&error),
         Ok(()) => error.into(),
         Err(other) => other,
     }
@@ -178,17 +190,18 @@ fn watch_again(engine: &mut Engine, error: RemoteError) -> SplitError {
 /// Checks that the target's tables are still the ones that the split was installed for, and that nothing was added
 /// that would change what is written.
 fn check_target(
-    engine: &Engine,
+    plan: &Plan,
+    tables: &[SplitTable],
     progress: &CopyProgress,
     source: &Observation,
     now: &Observation,
 ) -> Result<()> {
-    for (position, (table, shape)) in engine.tables.iter().zip(&now.tables).enumerate() {
+    for (position, (table, shape)) in tables.iter().zip(&now.tables).enumerate() {
         let after = shape.structure();
         let known = progress.tables.get(position).map_or("", |known| &known.target_structure);
         let before = [known, &table.target.structure()];
         let changed = before.iter().find(|before| !before.is_empty() && **before != after);
-        let policy = engine.plan.tables.get(position);
+        let policy = plan.tables.get(position);
         let is_own = |column: &str| policy.is_some_and(|policy| computed::is_own(policy, column));
         let unkept = source.tables.get(position).and_then(|from| shape.unkept_promise(from, is_own));
         let (what, detail) = match (&shape.hazards, changed, unkept) {
@@ -214,9 +227,9 @@ fn check_target(
 
 /// Stores the reason of a restart before anything is announced on the source, whose counters show that the target does
 /// not fit them: with the next number they would fit again.
-fn remember_restart(engine: &mut Engine, before: CopyProgress, why: String) -> Result<()> {
-    progress::store(&mut engine.target, engine.plan.id, &CopyProgress { again: Some(why), ..before })?;
-    engine.target.run("COMMIT")?;
+fn remember_restart(split: i64, target: &mut Connection, before: CopyProgress, why: String) -> Result<()> {
+    progress::store(target, split, &CopyProgress { again: Some(why), ..before })?;
+    target.run("COMMIT")?;
     reach(injection_points::RESTART_REMEMBERED)?;
     Ok(())
 }
@@ -224,25 +237,31 @@ fn remember_restart(engine: &mut Engine, before: CopyProgress, why: String) -> R
 /// Creates triggers on a partition that is new on the source; the step is repeated afterwards, and copies it from its
 /// beginning.
 fn capture_new_leaves(
-    engine: &mut Engine,
+    tenure: &Tenure,
+    sessions: &mut EngineSessions,
+    tables: &mut [SplitTable],
     differences: Differences,
     now: &Observation,
 ) -> Result<StepOutcome> {
-    engine.target.run("ROLLBACK")?;
-    engine.reader.run("ROLLBACK")?;
-    if transaction(|| split::replays_ddl(engine.plan.id)) {
+    sessions.target.run("ROLLBACK")?;
+    sessions.reader.run("ROLLBACK")?;
+    if transaction(|| split::replays_ddl(tenure.plan.id)) {
         // This comes first: once the partition is captured, nothing shows that it is new.
         let new = now.tables.iter().flat_map(TableShape::leaves).filter(|leaf| !leaf.captured);
-        partition_layout::bring_new(engine, &new.map(|leaf| leaf.oid.clone()).collect())?;
+        partition_layout::bring_new(tenure, sessions, tables, &new.map(|leaf| leaf.oid.clone()).collect())?;
     }
     let mut names = Vec::new();
     for position in differences.uncaptured {
-        let fresh = seen::look(&mut engine.control, &engine.plan, Side::Source)?;
-        if let (Some(table), Some(shape)) =
-            (engine.tables.get_mut(position), fresh.tables.into_iter().nth(position))
+        let fresh = seen::look(&mut sessions.control, &tenure.plan, Side::Source)?;
+        if let (Some(table), Some(shape)) = (tables.get_mut(position), fresh.tables.into_iter().nth(position))
         {
             table.source = shape;
-            triggers::install(&mut engine.control, &engine.plan, std::slice::from_ref(table), Side::Source)?;
+            triggers::install(
+                &mut sessions.control,
+                &tenure.plan,
+                std::slice::from_ref(table),
+                Side::Source,
+            )?;
             names.push(table.source.name.clone());
         }
     }
@@ -259,25 +278,25 @@ pub fn apply(
 ) -> Result<StepOutcome> {
     let was_copied = progress.is_copied() && progress.snapshot.is_some();
     let mut restarted = differences.restart;
-    if restarted.is_none() && engine.counters.overflowed {
+    if restarted.is_none() && engine.queue.counters.overflowed {
         let all: Vec<usize> = (0..engine.tables.len()).collect();
         reverse_preconditions::require_proven(
-            &engine.plan,
+            &engine.tenure.plan,
             &all,
             "the queue of changes was full or its lease had expired",
         )?;
-        reads::require_none(engine.plan.id, COPIED_AGAIN)?;
-        tell_stopped(engine)?;
-        drain_overflow(engine, &progress)?;
+        reads::require_none(engine.tenure.plan.id, COPIED_AGAIN)?;
+        queue_overflow::tell_stopped(&engine.tenure.plan, &mut engine.sessions, &engine.tables)?;
+        queue_overflow::drain_overflow(engine, &progress)?;
         return Err(SplitError::Retry(
             "the copy to start again: the queue of changes was full or its lease had expired".into(),
         ));
     }
     let resets = tables_to_reset(&differences.reset, entries, restarted.is_some(), engine.tables.len());
     let replaced = restarted.as_deref().unwrap_or(REPLACED);
-    reverse_preconditions::require_proven(&engine.plan, &with_rows(&progress, &resets), replaced)?;
+    reverse_preconditions::require_proven(&engine.tenure.plan, &with_rows(&progress, &resets), replaced)?;
     if !resets.is_empty() || !differences.grown.is_empty() {
-        reads::require_none(engine.plan.id, COPIED_AGAIN)?;
+        reads::require_none(engine.tenure.plan.id, COPIED_AGAIN)?;
     }
     reset(engine, &mut progress, &resets, now, &mut restarted)?;
     progress.again = None;
@@ -303,7 +322,7 @@ pub fn apply(
         }
         round_trips += applied.round_trips;
     }
-    let lag = began.elapsed().saturating_sub(engine.distance * round_trips);
+    let lag = began.elapsed().saturating_sub(engine.sessions.distance * round_trips);
     progress.last_event_id = progress.last_event_id.saturating_add(changes);
     reach(injection_points::STEP_WINDOW)?;
     progress.snapshot = Some(now.snapshot.clone());
@@ -331,13 +350,14 @@ fn reset(
     now: &Observation,
     restarted: &mut Option<String>,
 ) -> Result<()> {
-    let key_identity = KeyIdentity::stored(progress, &engine.plan.scope, Side::Target);
+    let Engine { tenure: Tenure { plan, .. }, sessions, tables, .. } = engine;
+    let key_identity = KeyIdentity::stored(progress, &plan.scope, Side::Target);
     for position in resets {
         let known = &progress.tables[*position];
         if !known.leaves.is_empty() {
-            window::delete_scope(engine, *position, &key_identity)?;
+            window::delete_scope(plan, sessions, &tables[*position], &key_identity)?;
             restarted.get_or_insert_with(|| {
-                let name = &engine.tables[*position].source.name;
+                let name = &tables[*position].source.name;
                 format!("table {name} was truncated, rewritten or changed, or has lost a partition")
             });
         }
@@ -366,12 +386,12 @@ fn tables_to_reset(differ: &[usize], entries: &[WindowEntries], all: bool, count
 fn copy_chunks(engine: &mut Engine, outcome: &mut StepOutcome) -> Result<()> {
     let began = Instant::now();
     let enough = guc::step_time() / 2;
-    if engine.chunk_blocks == 0 {
-        engine.chunk_blocks = outcome.progress.first_chunk(engine.generation);
+    if engine.pace.chunk_blocks == 0 {
+        engine.pace.chunk_blocks = outcome.progress.first_chunk(engine.tenure.generation);
     }
     if !outcome.progress.is_copied() {
-        engine.throttle.look(&mut engine.target, engine.plan.id)?;
-        if engine.throttle.reason().is_some() {
+        engine.pace.throttle.look(&mut engine.sessions.target, engine.tenure.plan.id)?;
+        if engine.pace.throttle.reason().is_some() {
             return Ok(());
         }
         outcome.round = streams::begin(engine, &outcome.progress)?;
@@ -388,99 +408,4 @@ fn copy_chunks(engine: &mut Engine, outcome: &mut StepOutcome) -> Result<()> {
         }
     }
     Ok(())
-}
-
-/// Records in the split's history why capture has stopped.
-fn tell_stopped(engine: &mut Engine) -> Result<()> {
-    let why = if engine.queue_bytes()? >= crate::guc::queue_max_bytes() {
-        "its queue was full (shardmaster.queue_max_size)"
-    } else {
-        "its lease had expired (shardmaster.capture_lease)"
-    };
-    let shard = &engine.plan.source.shard_key;
-    let text = format!("the copy starts again: capture on shard \"{shard}\" had stopped, {why}");
-    transaction(|| split::event_again(engine.plan.id, &text));
-    Ok(())
-}
-
-/// Restarts after an overflow: the queue did not take everything, so the target starts from nothing. It stores that
-/// first, then removes the marks, so that new writes are queued again.
-fn drain_overflow(engine: &mut Engine, before: &CopyProgress) -> Result<()> {
-    engine.target.run("ROLLBACK")?;
-    engine.reader.run("ROLLBACK")?;
-    let id = engine.plan.id;
-    epoch::begin_as(&mut engine.target, id, Side::Target, engine.generation)?;
-    let empty = CopyProgress {
-        steps: engine.counters.consumed,
-        draining: true,
-        last_event_id: before.last_event_id,
-        last_event_at: before.last_event_at,
-        tables: before
-            .tables
-            .iter()
-            .map(|table| TableProgress {
-                structure: table.structure.clone(),
-                target_structure: table.target_structure.clone(),
-                columns: table.columns.clone(),
-                target_columns: table.target_columns.clone(),
-                target_leaves: table.target_leaves.clone(),
-                ..TableProgress::default()
-            })
-            .collect(),
-        ..CopyProgress::default()
-    };
-    let key_identity = KeyIdentity::stored(before, &engine.plan.scope, Side::Target);
-    for position in 0..engine.tables.len() {
-        window::delete_scope(engine, position, &key_identity)?;
-    }
-    progress::store(&mut engine.target, id, &empty)?;
-    engine.target.run("COMMIT")?;
-    reach(injection_points::OVERFLOW_RESET)?;
-    let queues: Vec<String> = engine.tables.iter().map(|t| queue::clear(&t.queue)).collect();
-    engine.control_transaction(&format!(
-        "{}; {}; {}",
-        queues.join("; "),
-        overflow::delete(id),
-        lease::renew(id)
-    ))?;
-    reach(injection_points::OVERFLOW_CLEARED)?;
-    // A writer that finds the queue closed until here leaves a mark, and this is done once more.
-    engine.control.run(&queue::reopen(id))?;
-    Ok(())
-}
-
-/// Ends the wait after an overflow. A transaction that saw a mark and skipped the queue may still be open: once all of
-/// them have ended, the next snapshot sees what they did, and the copy may begin.
-fn end_draining(engine: &mut Engine, mut progress: CopyProgress) -> Result<StepOutcome> {
-    engine.target.run("ROLLBACK")?;
-    engine.reader.run("ROLLBACK")?;
-    wait_for_holders(engine)?;
-    progress.draining = false;
-    epoch::begin_as(&mut engine.target, engine.plan.id, Side::Target, engine.generation)?;
-    progress::store(&mut engine.target, engine.plan.id, &progress)?;
-    engine.target.run("COMMIT")?;
-    Err(SplitError::Retry("the copy to start again: writers without a queue have ended".into()))
-}
-
-/// Waits for the transactions that hold the capture lock now.
-fn wait_for_holders(engine: &mut Engine) -> Result<()> {
-    let holders = holders::holders(engine)?;
-    let _status = wait::status_scope();
-    loop {
-        let now = holders::holders(engine)?;
-        let left: Vec<String> =
-            now.iter().filter(|h| holders.iter().any(|o| o.id == h.id)).map(|h| h.text.clone()).collect();
-        if left.is_empty() {
-            return Ok(());
-        }
-        if transaction(|| row::read(engine.plan.id)).is_ok_and(|state| state.goal == Goal::RolledBack) {
-            return Err(SplitError::Retry("the rollback that was asked for".into()));
-        }
-        wait::report(&format!(
-            "transactions on shard \"{}\" that wrote while the queue was full to end: {}",
-            engine.plan.source.shard_key,
-            left.join(", ")
-        ));
-        wait::sleep(Duration::from_millis(100));
-    }
 }

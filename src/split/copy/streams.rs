@@ -14,6 +14,7 @@ use crate::agent::shape::Observation;
 use crate::agent::state::progress::{self, CopyProgress};
 use crate::remote::copy::Copied;
 use crate::split::engine::Engine;
+use crate::split::engine::sessions::EngineSessions;
 use crate::split::engine::stream::StreamSessions;
 use crate::split::engine::stream_sessions::{self, Locks, hold, wanted};
 use crate::split::injection_points::{self, reach};
@@ -22,19 +23,19 @@ use std::time::{Duration, Instant};
 /// Plans the next chunks and makes the streams hold the step's snapshot and its locks. Returns None if the step copies
 /// alone. The last chunk of all is always a step's, which checks everything once more.
 pub fn begin(engine: &mut Engine, progress: &CopyProgress) -> Result<Option<Round>> {
-    let wanted = wanted(engine, progress, Locks::OfChunks)?;
-    let left = chunk::left(progress, engine.chunk_blocks).saturating_sub(1);
-    engine.streams.wished = wanted.min(left).saturating_sub(1);
+    let wanted = wanted(engine.tenure.plan.id, &mut engine.sessions, engine.mode, progress, Locks::OfChunks)?;
+    let left = chunk::left(progress, engine.pace.chunk_blocks).saturating_sub(1);
+    engine.sessions.streams.wished = wanted.min(left).saturating_sub(1);
     // If fewer streams are wanted, their sessions are closed.
-    engine.streams.open.truncate(engine.streams.wished);
+    engine.sessions.streams.open.truncate(engine.sessions.streams.wished);
     // If an earlier worker has failed, the step copies alone, so that a failing chunk shows why.
-    if std::mem::take(&mut engine.streams.rest)
-        || engine.streams.open.is_empty()
-        || progress.failed_since(engine.generation) > 0
+    if std::mem::take(&mut engine.sessions.streams.rest)
+        || engine.sessions.streams.open.is_empty()
+        || progress.failed_since(engine.tenure.generation) > 0
     {
         return Ok(None);
     }
-    let planned = chunk::plan(engine, progress, engine.streams.open.len() + 1)?;
+    let planned = chunk::plan(engine, progress, engine.sessions.streams.open.len() + 1)?;
     let mut chunks = planned.chunks;
     if !planned.has_rest {
         chunks.pop();
@@ -48,8 +49,8 @@ pub fn begin(engine: &mut Engine, progress: &CopyProgress) -> Result<Option<Roun
     let own = chunks.first().map(Chunk::tables).unwrap_or_default();
     let of_stream = |chunk: &Chunk| [own.clone(), chunk.tables()].concat();
     let of: Vec<Vec<usize>> = chunks.iter().skip(1).map(of_stream).collect();
-    let fits = stream_sessions::fit(engine, progress, &of);
-    let ready = hold(engine, &of[..fits])?;
+    let fits = stream_sessions::fit(engine.tenure.plan.id, &mut engine.sessions.streams, progress, &of);
+    let ready = hold(&engine.tenure, &mut engine.sessions, &engine.tables, &of[..fits])?;
     chunks.truncate(ready + 1);
     Ok((chunks.len() > 1).then_some(Round { chunks }))
 }
@@ -59,8 +60,8 @@ pub fn run(engine: &mut Engine, outcome: &mut StepOutcome, now: &Observation, ro
     // If the worker fails after this each time, nothing has advanced, and the next one must try less.
     commit::commit_before_chunks(engine, outcome, now)?;
     reach(injection_points::STREAMS_BEGUN)?;
-    if !stream_sessions::begin_again(engine)? {
-        return give_up(engine, round);
+    if !stream_sessions::begin_again(&engine.tenure, &mut engine.sessions, &engine.tables)? {
+        return give_up(&mut engine.sessions, round);
     }
     let began = Instant::now();
     let copied = copy(engine, round)?;
@@ -69,15 +70,15 @@ pub fn run(engine: &mut Engine, outcome: &mut StepOutcome, now: &Observation, ro
     // Nothing is written after this check.
     leaves::check_unchanged(engine, &outcome.progress)?;
     commit_each(engine, outcome, round, &copied, took)?;
-    let Engine { reader, streams, .. } = engine;
+    let Engine { sessions: EngineSessions { reader, streams, .. }, .. } = engine;
     let others = streams.beside(round.chunks.len()).iter_mut().map(|stream| &mut stream.reader);
     stream_sessions::end_all(std::iter::once(reader).chain(others), "COMMIT")
 }
 
 /// Ends a round because another session waits for the target's tables, which the streams would block as long as the
 /// step waits behind that session. The target has all changes of S; the chunks are left to the next step.
-fn give_up(engine: &mut Engine, round: &Round) -> Result<()> {
-    let Engine { reader, streams, .. } = engine;
+fn give_up(sessions: &mut EngineSessions, round: &Round) -> Result<()> {
+    let EngineSessions { reader, streams, .. } = sessions;
     streams.rest = true;
     let others = streams.beside(round.chunks.len()).iter_mut();
     let others = others.flat_map(|StreamSessions { reader, writer, .. }| [writer, reader]);
@@ -87,7 +88,7 @@ fn give_up(engine: &mut Engine, round: &Round) -> Result<()> {
 /// Copies the chunks. A stream whose chunk has no row has sent nothing yet: this checks that it still has its locks.
 fn copy(engine: &mut Engine, round: &Round) -> Result<Vec<Vec<Copied>>> {
     let copied = chunk::copy(engine, &round.chunks)?;
-    let streams = engine.streams.open.iter_mut().zip(copied.iter().skip(1));
+    let streams = engine.sessions.streams.open.iter_mut().zip(copied.iter().skip(1));
     for (stream, _) in streams.filter(|(_, copied)| copied.is_empty()) {
         stream.writer.run("SELECT 1")?;
     }
@@ -103,17 +104,17 @@ fn commit_each(
     copied: &[Vec<Copied>],
     took: Duration,
 ) -> Result<()> {
-    outcome.progress.worker = engine.generation;
+    outcome.progress.worker = engine.tenure.generation;
     let spans = round.chunks.iter().zip(copied).filter(|(chunk, _)| chunk.is_whole());
     if let Some((chunk, copied)) = spans.max_by_key(|(_, copied)| bytes_of(copied)) {
-        chunk.adapt(engine, &mut outcome.progress, took, copied);
+        chunk.adapt(&mut engine.pace, &mut outcome.progress, took, copied);
     }
     for (number, (chunk, copied)) in round.chunks.iter().zip(copied).enumerate() {
         let parts = chunk.note(&mut outcome.progress, copied);
-        let store = progress::storing(engine.plan.id, &outcome.progress);
+        let store = progress::storing(engine.tenure.plan.id, &outcome.progress);
         let writer = match number.checked_sub(1) {
-            None => &mut engine.target,
-            Some(stream) => &mut engine.streams.open[stream].writer,
+            None => &mut engine.sessions.target,
+            Some(stream) => &mut engine.sessions.streams.open[stream].writer,
         };
         writer.run(&format!("{store}; COMMIT"))?;
         outcome.add(&parts);

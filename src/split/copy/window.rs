@@ -4,6 +4,7 @@
 use super::collision;
 use crate::agent::error::{Result, SplitError};
 use crate::agent::scope;
+use crate::agent::state::epoch::Tenure;
 use crate::agent::state::progress::{CopyProgress, Cursor, TableProgress};
 use crate::agent::state::{consumed, queue};
 use crate::catalog::split::Plan;
@@ -16,7 +17,8 @@ use crate::remote::{Connection, RemoteError, number};
 use crate::split::copy::key_identity::KeyIdentity;
 use crate::split::copy::scope_filter::{ScopeFilter, explain};
 use crate::split::copy::small_batch::{self, Queries};
-use crate::split::engine::{Counted, Engine};
+use crate::split::engine::sessions::EngineSessions;
+use crate::split::engine::{Counted, Engine, QueueState};
 use crate::split::table::SplitTable;
 
 /// The greatest number of rows of windows that are copied in one message. A table with more is copied alone: one COPY
@@ -81,9 +83,9 @@ fn condition(progress: &CopyProgress) -> String {
 /// Returns statements that count the window of every table since a snapshot; one of them gives rows. All steps share
 /// one plan: planning takes longer than running, and parallel processes for queues that are mostly empty would take
 /// longer still.
-pub fn counting(engine: &mut Engine, since: &str) -> Result<String> {
-    let query = counting_query(engine, &queue::is_new_since("$1"));
-    engine.reader.prepare(WINDOWS, &query)?;
+pub fn counting(reader: &mut Connection, tables: &[SplitTable], since: &str) -> Result<String> {
+    let query = counting_query(tables, &queue::is_new_since("$1"));
+    reader.prepare(WINDOWS, &query)?;
     Ok(alone(&format!("EXECUTE {WINDOWS}({})", literal(since))))
 }
 
@@ -94,32 +96,34 @@ pub fn alone(statement: &str) -> String {
     format!("SET max_parallel_workers_per_gather = 0; {statement}; RESET max_parallel_workers_per_gather")
 }
 
-fn counting_query(engine: &Engine, condition: &str) -> String {
-    let queries: Vec<String> = engine
-        .tables
-        .iter()
-        .map(|table| queue::window(&table.queue, table.policy.ordinal, condition))
-        .collect();
+fn counting_query(tables: &[SplitTable], condition: &str) -> String {
+    let queries: Vec<String> =
+        tables.iter().map(|table| queue::window(&table.queue, table.policy.ordinal, condition)).collect();
     format!("{} ORDER BY 1", queries.join(" UNION ALL "))
 }
 
 /// Counts the window of every table, in S, unless that was done already for the target's snapshot.
-pub fn count(engine: &mut Engine, progress: &CopyProgress) -> Result<Vec<WindowEntries>> {
+pub fn count(
+    reader: &mut Connection,
+    tables: &[SplitTable],
+    queue: &mut QueueState,
+    progress: &CopyProgress,
+) -> Result<Vec<WindowEntries>> {
     let since = progress.snapshot.as_deref();
-    let counted = engine.counted.take().filter(|counted| Some(counted.since.as_str()) == since);
+    let counted = queue.counted.take().filter(|counted| Some(counted.since.as_str()) == since);
     let rows = match counted.and_then(|counted| counted.rows) {
         Some(rows) => rows,
         None => {
             let message = match since {
-                Some(since) => counting(engine, since)?,
-                None => counting_query(engine, &queue::is_new(None)),
+                Some(since) => counting(reader, tables, since)?,
+                None => counting_query(tables, &queue::is_new(None)),
             };
-            engine.reader.run_for_each(&message)?.into_iter().next().unwrap_or_default()
+            reader.run_for_each(&message)?.into_iter().next().unwrap_or_default()
         }
     };
     // This is for the next step: until something is committed the target stays at this snapshot.
-    engine.counted = since.map(|since| Counted { since: since.to_owned(), rows: None });
-    let shard = engine.reader.shard();
+    queue.counted = since.map(|since| Counted { since: since.to_owned(), rows: None });
+    let shard = reader.shard();
     let entries = |row: &Vec<Option<String>>| match row.as_slice() {
         [_, rows, newest, truncated] => Ok(WindowEntries {
             rows: number::count(shard, "the number of changes in a queue", rows.as_deref())?,
@@ -133,10 +137,10 @@ pub fn count(engine: &mut Engine, progress: &CopyProgress) -> Result<Vec<WindowE
     };
     let counted =
         rows.rows.iter().map(entries).collect::<std::result::Result<Vec<WindowEntries>, RemoteError>>()?;
-    if counted.len() != engine.tables.len() {
+    if counted.len() != tables.len() {
         return Err(RemoteError::no_number(shard, "the number of queues", &counted.len().to_string()).into());
     }
-    if let Some(filled) = &mut engine.filled {
+    if let Some(filled) = &mut queue.filled {
         filled.extend((0..counted.len()).filter(|position| counted[*position].rows > 0));
     }
     Ok(counted)
@@ -190,9 +194,9 @@ pub fn apply(engine: &mut Engine, batch: &WindowBatch, progress: &CopyProgress) 
     for position in &batch.tables {
         let Some(below) = copied_rows(&progress.tables[*position]) else { continue };
         let table = &engine.tables[*position];
-        queries.push(window_queries(&engine.plan, *position, table, [&condition, &below]));
+        queries.push(window_queries(&engine.tenure.plan, *position, table, [&condition, &below]));
     }
-    let are_few = small_batch::are(batch.rows, engine);
+    let are_few = small_batch::are(batch.rows, engine.mode);
     let is_few = |query: &Queries| are_few && small_batch::is_for(&engine.tables[query.of]);
     let (as_values, mut others): (Vec<Queries>, Vec<Queries>) = queries.into_iter().partition(is_few);
     let mut applied = Applied { keys: vec![0; batch.tables.len()], round_trips: 0 };
@@ -208,11 +212,12 @@ pub fn apply(engine: &mut Engine, batch: &WindowBatch, progress: &CopyProgress) 
 /// Copies windows by COPY, whatever they contain. Returns the number of changed keys of each table.
 fn copy_all(engine: &mut Engine, batch: &WindowBatch, queries: &[Queries]) -> Result<Vec<u64>> {
     // In a cutover that session's answer to an announcement is still to be received, and writers wait.
-    if !batch.is_small() && engine.announced.is_none() && !engine.mode.is_last() {
-        measure(engine, queries)?;
+    if !batch.is_small() && engine.queue.announced.is_none() && !engine.mode.is_last() {
+        measure(&mut engine.sessions.control, &engine.tables, queries)?;
     }
-    let limit = engine.mode.most_bytes();
-    let Engine { plan, reader, target, tables, .. } = &mut *engine;
+    let Engine { tenure: Tenure { plan, .. }, sessions, tables, mode, .. } = engine;
+    let EngineSessions { reader, target, .. } = sessions;
+    let limit = mode.most_bytes();
     // Parallel processes would take the source's resources from its clients, and do not make a COPY faster beside the
     // target's own work.
     let before = if batch.is_small() { "" } else { "SET LOCAL max_parallel_workers_per_gather = 0; " };
@@ -225,17 +230,18 @@ fn copy_all(engine: &mut Engine, batch: &WindowBatch, queries: &[Queries]) -> Re
     } else {
         one_by_one(reader, target, pieces)
     };
-    let copied =
-        copied.map_err(|(piece, error)| collision::explain_of(engine, queries[piece / 2].of, error))?;
+    let copied = copied.map_err(|(piece, error)| {
+        collision::explain_of(plan, &tables[queries[piece / 2].of], *mode, error)
+    })?;
     Ok(copied.iter().step_by(2).map(|copied| copied.rows).collect())
 }
 
 /// Makes the source update the statistics of large queues, outside the reading transaction, whose plans use them all
 /// the same. For a queue that has grown since its last statistics the planner expects 200 different keys, and half a
 /// million rows were looked up one by one. Queues whose keys have an order of their own are left out.
-fn measure(engine: &mut Engine, queries: &[Queries]) -> Result<()> {
-    for table in queries.iter().map(|query| &engine.tables[query.of]).filter(|table| table.has_plain_key()) {
-        engine.control.run(&queue::analyze(&table.queue))?;
+fn measure(control: &mut Connection, tables: &[SplitTable], queries: &[Queries]) -> Result<()> {
+    for table in queries.iter().map(|query| &tables[query.of]).filter(|table| table.has_plain_key()) {
+        control.run(&queue::analyze(&table.queue))?;
     }
     Ok(())
 }
@@ -321,31 +327,34 @@ fn copy_scope_into(scope: &Scope, table: &SplitTable) -> String {
 
 /// Deletes the scope's rows of one table on the target, in the step's transaction. From then on the split that this
 /// one reverses cannot copy them again.
-pub fn delete_scope(engine: &mut Engine, position: usize, key_identity: &KeyIdentity) -> Result<()> {
-    let table = &engine.tables[position];
+pub fn delete_scope(
+    plan: &Plan,
+    sessions: &mut EngineSessions,
+    table: &SplitTable,
+    key_identity: &KeyIdentity,
+) -> Result<()> {
     if let Some(what) = key_identity.change(&table.target, &table.policy.shard_by) {
-        return Err(told_otherwise(engine, position, &what));
+        return Err(told_otherwise(plan, table, &what));
     }
-    if let Some(there) = engine.plan.reverse_of {
-        engine.target.run(&consumed::purge(there))?;
+    if let Some(there) = plan.reverse_of {
+        sessions.target.run(&consumed::purge(there))?;
     }
-    let table = &engine.tables[position];
-    engine.target.run(&format!(
+    sessions.target.run(&format!(
         "DELETE FROM {} t WHERE {}",
         table.target_only(),
-        engine.plan.scope.predicate(&table.target_by, "t")
+        plan.scope.predicate(&table.target_by, "t")
     ))?;
-    if key_identity.is_still(&mut engine.target, &table.target, &table.policy.shard_by)? {
+    if key_identity.is_still(&mut sessions.target, &table.target, &table.policy.shard_by)? {
         return Ok(());
     }
-    engine.target.run("ROLLBACK")?;
-    engine.reader.run("ROLLBACK")?;
+    sessions.target.run("ROLLBACK")?;
+    sessions.reader.run("ROLLBACK")?;
     Err(SplitError::Retry(format!("names that have just changed in {} on the target", table.target.name)))
 }
 
 /// Returns the error for a table whose copies cannot be distinguished from rows of others.
-fn told_otherwise(engine: &Engine, position: usize, what: &str) -> SplitError {
-    let (table, target) = (&engine.tables[position].target.name, &engine.plan.target.shard_key);
+fn told_otherwise(plan: &Plan, table: &SplitTable, what: &str) -> SplitError {
+    let (table, target) = (&table.target.name, &plan.target.shard_key);
     SplitError::failed(
         SqlState::NOT_IN_STATE,
         format!(
@@ -356,12 +365,12 @@ fn told_otherwise(engine: &Engine, position: usize, what: &str) -> SplitError {
 }
 
 /// Returns the statements that remove what S has seen from the queues.
-pub fn consume(engine: &Engine, snapshot: &str, step: i64) -> String {
-    let may_hold = |position: usize| engine.filled.as_ref().is_none_or(|filled| filled.contains(&position));
-    let queues = engine.tables.iter().enumerate().filter(|(position, _)| may_hold(*position));
+pub fn consume(split: i64, tables: &[SplitTable], queue: &QueueState, snapshot: &str, step: i64) -> String {
+    let may_hold = |position: usize| queue.filled.as_ref().is_none_or(|filled| filled.contains(&position));
+    let queues = tables.iter().enumerate().filter(|(position, _)| may_hold(*position));
     let mut statements: Vec<String> =
         queues.map(|(_, table)| queue::consume(&table.queue, snapshot)).collect();
-    statements.push(consumed::give_away(engine.plan.id, step, snapshot));
+    statements.push(consumed::give_away(split, step, snapshot));
     statements.join("; ")
 }
 

@@ -3,13 +3,17 @@
 
 use super::source;
 use crate::agent::error::{Result, SplitError};
+use crate::catalog::split::Plan;
 use crate::error::{Failure, SqlState};
+use crate::guc;
 use crate::remote::result::Rows;
 use crate::remote::{Connection, RemoteError, number};
+use crate::split::aborted;
 use crate::split::copy::commit::{CommitAnswers, CommitQuestions};
 use crate::split::cutover::old_guards::{self, OldGuards};
-use crate::split::engine::Engine;
-use crate::split::sequences;
+use crate::split::engine::sessions::EngineSessions;
+use crate::split::sequences::{self, Ahead};
+use crate::split::table::SplitTable;
 use std::time::Instant;
 
 /// The queries that are sent behind the fence together with others.
@@ -29,36 +33,57 @@ pub struct FenceAnswers {
     pub heard: Instant,
 }
 
+/// Prepares these queries, while no writer waits yet, and raises the sequences that they ask for.
+pub fn prepare(plan: &Plan, sessions: &mut EngineSessions, tables: &[SplitTable]) -> Result<FenceQuestions> {
+    let raised_by = Instant::now() + guc::cutover_timeout();
+    let sequences = sequences::raise(plan, sessions, tables, Ahead::Plenty, raised_by)
+        .map_err(aborted::deadline_passed)?;
+    source::prepare_unseen(plan.id, &mut sessions.control, tables)?;
+    let guards = old_guards::GuardQuestions::prepare(&mut sessions.target)?;
+    Ok(FenceQuestions { sequences, guards })
+}
+
 /// Returns the queries that are sent with the commit, so that writers do not wait for them separately: to the source
 /// for changes that must not have been made since S_f, to the target for what would refuse the returning keys, to both
 /// for the positions of the sequences.
-pub fn questions(engine: &mut Engine, asked: &FenceQuestions, snapshot: &str) -> Result<CommitQuestions> {
-    let [of_source, of_target] = asked.sequences.questions(&mut engine.control, &mut engine.target)?;
-    let (unseen, heir) = (source::unseen(snapshot), heir_query(engine));
+pub fn questions(
+    plan: &Plan,
+    sessions: &mut EngineSessions,
+    tables: &[SplitTable],
+    asked: &FenceQuestions,
+    snapshot: &str,
+) -> Result<CommitQuestions> {
+    let [of_source, of_target] = asked.sequences.questions(&mut sessions.control, &mut sessions.target)?;
+    let (unseen, heir) = (source::unseen(snapshot), heir_query(tables));
     Ok(CommitQuestions {
         source: format!("{unseen}; {heir}; {of_source}"),
-        target: format!("{of_target}; {}", asked.guards.questions(&engine.plan)),
+        target: format!("{of_target}; {}", asked.guards.questions(plan)),
     })
 }
 
-pub fn read(engine: &Engine, asked: &FenceQuestions, answers: CommitAnswers) -> Result<FenceAnswers> {
+pub fn read(
+    plan: &Plan,
+    sessions: &EngineSessions,
+    asked: &FenceQuestions,
+    answers: CommitAnswers,
+) -> Result<FenceAnswers> {
     let CommitAnswers { mut source, mut target, heard } = answers;
     let of_sequences = asked.sequences.answers();
     let last = |rows: &mut Vec<Rows>, count: usize, of: &Connection| match rows.len().checked_sub(count) {
         Some(before) => Ok(rows.split_off(before)),
         None => Err(RemoteError::unreadable(of.shard(), "what it was asked behind the fence")),
     };
-    let of_source = last(&mut source, of_sequences, &engine.control)?;
-    let behind = last(&mut source, 2, &engine.control)?;
+    let of_source = last(&mut source, of_sequences, &sessions.control)?;
+    let behind = last(&mut source, 2, &sessions.control)?;
     let of = |number: usize| behind.get(number).and_then(Rows::scalar);
-    let left = number::count(engine.control.shard(), source::UNSEEN, of(0))?;
-    require_queue_is_empty(engine, left)?;
+    let left = number::count(sessions.control.shard(), source::UNSEEN, of(0))?;
+    require_queue_is_empty(plan.id, left)?;
     if let Some(heir) = of(1) {
-        return Err(has_heir(engine, heir));
+        return Err(has_heir(plan, heir));
     }
-    let of_guards = last(&mut target, old_guards::GuardQuestions::ANSWERS, &engine.target)?;
-    let guards = asked.guards.read(&engine.plan, &of_guards);
-    let of_target = last(&mut target, of_sequences, &engine.target)?;
+    let of_guards = last(&mut target, old_guards::GuardQuestions::ANSWERS, &sessions.target)?;
+    let guards = asked.guards.read(plan, &of_guards);
+    let of_target = last(&mut target, of_sequences, &sessions.target)?;
     Ok(FenceAnswers { source: of_source, target: of_target, guards, heard })
 }
 
@@ -77,14 +102,14 @@ pub fn renamed(error: SplitError, asked: &FenceQuestions) -> SplitError {
 }
 
 /// Checks that the queue has nothing that S_f has not seen: behind the fence no session can have queued such a change.
-fn require_queue_is_empty(engine: &Engine, left: i64) -> Result<()> {
+fn require_queue_is_empty(split: i64, left: i64) -> Result<()> {
     if left == 0 {
         return Ok(());
     }
     Err(SplitError::Failed(
         Failure::new(
             SqlState::INTERNAL,
-            format!("split {}: {left} changes were queued behind the fence", engine.plan.id),
+            format!("split {split}: {left} changes were queued behind the fence"),
         )
         .hint("The cutover was undone and nothing is lost. Please report this."),
     ))
@@ -92,8 +117,8 @@ fn require_queue_is_empty(engine: &Engine, left: i64) -> Result<()> {
 
 /// Returns a query for a table that may have been made to inherit from a moving one since S_f: a lock against it would
 /// wait for each vacuum. Finish finds what is added after this check.
-fn heir_query(engine: &Engine) -> String {
-    let tables = engine.tables.iter().filter(|table| !table.source.is_partitioned());
+fn heir_query(tables: &[SplitTable]) -> String {
+    let tables = tables.iter().filter(|table| !table.source.is_partitioned());
     let oids: Vec<&str> = tables.filter_map(|table| table.source.oid.as_deref()).collect();
     format!(
         "SELECT format('%s inherits from %s', inhrelid::regclass, inhparent::regclass)
@@ -102,10 +127,10 @@ fn heir_query(engine: &Engine) -> String {
     )
 }
 
-fn has_heir(engine: &Engine, heir: &str) -> SplitError {
+fn has_heir(plan: &Plan, heir: &str) -> SplitError {
     SplitError::failed(
         SqlState::NOT_IN_STATE,
-        format!("{heir} on shard \"{}\": its rows would stay there", engine.plan.source.shard_key),
+        format!("{heir} on shard \"{}\": its rows would stay there", plan.source.shard_key),
         "Use partitions, or move the rows into the table. Then call shard_split_cutover again.",
     )
 }

@@ -11,17 +11,17 @@ use crate::catalog::split::Plan;
 use crate::error::SqlState;
 use crate::server::sql;
 use crate::server::txn::transaction;
-use crate::split::engine::Engine;
+use crate::split::engine::sessions::EngineSessions;
 
 /// The greatest number of versions that a master may have lost. A number further ahead is no version of this keyspace:
 /// adopting it would use up the remaining numbers.
 const MOST_LOST: i64 = 1_000_000;
 
 /// Returns the version with which, according to the shards, the cutover was decided.
-pub fn lost(engine: &mut Engine) -> Result<Option<i64>> {
-    let id = engine.plan.id;
-    let source = side::read(&mut engine.control, id, Side::Source)?;
-    let target = side::read(&mut engine.target, id, Side::Target)?;
+pub fn lost(plan: &Plan, sessions: &mut EngineSessions) -> Result<Option<i64>> {
+    let id = plan.id;
+    let source = side::read(&mut sessions.control, id, Side::Source)?;
+    let target = side::read(&mut sessions.target, id, Side::Target)?;
     let opened = target.and_then(SideRow::opened);
     let moved = source.and_then(|row| row.version);
     let source = source.map(|row| row.state);
@@ -30,7 +30,7 @@ pub fn lost(engine: &mut Engine) -> Result<Option<i64>> {
         (Some(SideState::Moved), Some(moved), Some(opened)) if moved == opened => opened,
         // The source notes it before a decision, under its fence.
         (Some(SideState::Fenced), _, Some(opened))
-            if consumed::deciding(&mut engine.control, id)?.is_some() =>
+            if consumed::deciding(&mut sessions.control, id)?.is_some() =>
         {
             opened
         }
@@ -38,18 +38,18 @@ pub fn lost(engine: &mut Engine) -> Result<Option<i64>> {
             let says =
                 opened.map_or("it is closed".to_owned(), |v| format!("it is open with routing version {v}"));
             return Err(refused(
-                &engine.plan,
+                plan,
                 &format!(
                     "shard \"{}\" reports {says}, shard \"{}\" is \"{}\"",
-                    engine.plan.target.shard_key,
-                    engine.plan.source.shard_key,
+                    plan.target.shard_key,
+                    plan.source.shard_key,
                     source.map_or("", SideState::as_str)
                 ),
             ));
         }
         (_, _, None) => return Ok(None),
     };
-    require_possible(&engine.plan, version)?;
+    require_possible(plan, version)?;
     Ok(Some(version))
 }
 

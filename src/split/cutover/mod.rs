@@ -23,12 +23,13 @@ use super::copy::window::{self, WindowEntries};
 use super::copy::{commit, foreign_keys, leaves, step};
 use super::engine::Engine;
 use super::injection_points::{self, reach};
-use super::sequences::{self, Ahead};
+use super::sequences;
 use super::{record, since_check, unregistered};
 use crate::agent::error::{Result, SplitError};
 use crate::agent::shape::Observation;
 use crate::agent::state::decision::{Decided, EarlierDecisions};
 use crate::agent::state::epoch;
+use crate::agent::state::epoch::Tenure;
 use crate::agent::state::progress::CopyProgress;
 use crate::agent::state::side::{self, Version};
 use crate::catalog::split::{self, Plan};
@@ -42,10 +43,12 @@ use crate::server::retry::{self, Attempt, Backoff};
 use crate::server::standby::{self, Standby};
 use crate::server::txn::{transaction, try_transaction, with_lock_timeout};
 use crate::server::{instance, wait};
+use crate::split::engine::sessions::EngineSessions;
 use crate::split::engine::{StepMode, holders, locks};
 use crate::split::{aborted, phases, reverse_preconditions, untrusted_code};
 use crate::words::counted;
 use behind::{FenceAnswers, FenceQuestions};
+use fence::Fence;
 use pgrx::prelude::TimestampWithTimeZone;
 use std::time::{Duration, Instant};
 
@@ -76,13 +79,13 @@ pub fn run(engine: &mut Engine, aim: Aim, limit: Duration) -> Result<Option<Rehe
     let mut held = None;
     let outcome = steps(engine, &mut is, &mut held, aim, limit);
     if is == FencedSource::Fenced && !matches!(outcome, Ok(None)) {
-        engine.set_deadline(Some(Instant::now() + TO_ASK));
+        engine.sessions.set_deadline(Some(Instant::now() + TO_ASK));
         // If this does not succeed, recovery does it.
-        let _ = source::reopen(&mut engine.control, engine.plan.id, engine.generation);
+        let _ = source::reopen(&mut engine.sessions.control, engine.tenure.plan.id, engine.tenure.generation);
         drop(held);
         // Otherwise it would count as changes that the target lacks, until the next ones come.
-        if let Some(owed) = engine.owed.take() {
-            let _ = engine.control_transaction(&owed);
+        if let Some(owed) = engine.queue.owed.take() {
+            let _ = engine.sessions.control_transaction(&engine.tenure, &owed);
         }
         reach(injection_points::CUTOVER_REOPENED)?;
     }
@@ -109,29 +112,28 @@ fn steps(
     limit: Duration,
 ) -> Result<Option<Rehearsed>> {
     foreign_keys::check_all(engine)?;
-    let raised_by = Instant::now() + guc::cutover_timeout();
-    let sequences = sequences::raise(engine, Ahead::Plenty, raised_by).map_err(aborted::deadline_passed)?;
-    source::prepare_unseen(engine)?;
-    let mut asked =
-        FenceQuestions { sequences, guards: old_guards::GuardQuestions::prepare(&mut engine.target)? };
-    let fence = held.insert(fence::open(engine)?);
+    let mut asked = behind::prepare(&engine.tenure.plan, &mut engine.sessions, &engine.tables)?;
+    let session = held.insert(fence::open(&engine.tenure.plan, &engine.sessions)?);
 
     let deadline = Instant::now() + limit;
     // At the deadline, the sessions that delay the cutover are still to be asked for.
-    fence.set_deadline(Some(deadline + TO_ASK));
-    engine.set_deadline(Some(deadline + TO_ASK));
-    disable_routes(engine, aim, deadline)?;
+    session.set_deadline(Some(deadline + TO_ASK));
+    let Engine { tenure, sessions, tables, seen, .. } = &mut *engine;
+    sessions.set_deadline(Some(deadline + TO_ASK));
+    disable_routes(tenure, aim, deadline)?;
     let began = Instant::now();
     reach(injection_points::CUTOVER_DISABLED)?;
-    let tables = locks::source_for_cutover(engine);
-    let waited_for = fence::take(engine, fence, deadline, Some(&tables)).map_err(aborted::deadline_passed)?;
+    let locks = locks::source_for_cutover(tables, &seen.parents);
+    let fence = &mut Fence { session, deadline };
+    let waited_for =
+        fence::take(&tenure.plan, sessions, tables, fence, Some(&locks)).map_err(aborted::deadline_passed)?;
     reach(injection_points::CUTOVER_LOCKED)?;
     in_time(deadline)?;
     *is = FencedSource::Fenced;
-    close_fence(engine)?;
+    close_fence(tenure, &mut sessions.control)?;
     reach(injection_points::CUTOVER_FENCED)?;
     in_time(deadline)?;
-    let (outcome, found) = apply_last_window(engine, fence, &asked, deadline)?;
+    let (outcome, found) = apply_last_window(engine, fence, &asked)?;
     reach(injection_points::CUTOVER_APPLIED)?;
     in_time(deadline)?;
     let (positions, heard) = ([&*found.source, &*found.target], found.heard);
@@ -140,37 +142,38 @@ fn steps(
     if Instant::now() > deadline {
         return Err(SplitError::Aborted(aborted::because("the last changes to be applied")));
     }
-    require_both(engine, heard)?;
+    require_both(&mut engine.sessions, heard)?;
     if aim == Aim::Rehearse {
         return Ok(Some(Rehearsed { began, waited_for }));
     }
-    let (version, standby) =
-        decide_by(deadline, &engine.plan, engine.generation, outcome.progress.last_event_id)?;
+    let Engine { tenure, sessions, queue, .. } = engine;
+    let id = tenure.plan.id;
+    let (version, standby) = decide_by(deadline, tenure, outcome.progress.last_event_id)?;
     *is = FencedSource::Left;
-    engine.set_deadline(None);
+    sessions.set_deadline(None);
     reach(injection_points::CUTOVER_DECIDED)?;
-    follow_sequences(engine, &mut asked)?;
-    open::open_and_consume(engine, version, found)?;
+    follow_sequences(id, sessions, &mut asked)?;
+    open::open_and_consume(tenure, sessions, queue, version, found)?;
     reach(injection_points::CUTOVER_OPENED)?;
-    move_and_release(engine, fence, version)?;
+    move_and_release(tenure, sessions, fence, version)?;
     reach(injection_points::CUTOVER_MOVED)?;
     *held = None;
-    record_moved(&engine.plan, Some(began.elapsed()));
-    tell_waited_for(engine.plan.id, waited_for.as_deref());
+    record_moved(&tenure.plan, Some(began.elapsed()));
+    tell_waited_for(id, waited_for.as_deref());
     transaction(|| {
         standby::commit_alone();
-        split_progress::last_event(engine.plan.id, outcome.progress.last_event_at);
+        split_progress::last_event(id, outcome.progress.last_event_at);
         if standby == Standby::Unknown {
-            split::event(engine.plan.id, None, None, ALONE);
+            split::event(id, None, None, ALONE);
         }
     });
     Ok(None)
 }
 
 /// Up to here no lock keeps clients from drawing from the source's sequences.
-fn follow_sequences(engine: &mut Engine, asked: &mut FenceQuestions) -> Result<()> {
-    if let Some(reason) = asked.sequences.follow(engine)? {
-        sequences::tell(engine.plan.id, &reason);
+fn follow_sequences(split: i64, sessions: &mut EngineSessions, asked: &mut FenceQuestions) -> Result<()> {
+    if let Some(reason) = asked.sequences.follow(sessions)? {
+        sequences::tell(split, &reason);
     }
     Ok(())
 }
@@ -191,8 +194,8 @@ pub fn be_ready(engine: &mut Engine) -> Result<()> {
     const PAUSES: Backoff = Backoff::new(Duration::from_millis(100), Duration::from_millis(100));
     let deadline = Instant::now() + guc::cutover_timeout();
     let _status = wait::status_scope();
-    unregistered::require_none_before_cutover(&mut engine.control, &engine.plan)?;
-    since_check::require_as_checked(engine)?;
+    unregistered::require_none_before_cutover(&mut engine.sessions.control, &engine.tenure.plan)?;
+    since_check::require_as_checked(&engine.tenure.plan, &mut engine.sessions, &engine.tables)?;
     let asked = transaction(reference::now);
     let mut waited_for = None;
     let is_ready = retry::until(deadline, PAUSES, || {
@@ -201,7 +204,7 @@ pub fn be_ready(engine: &mut Engine) -> Result<()> {
         Ok(Attempt::Waits(reason))
     })?;
     is_ready.map_err(|reason| SplitError::Aborted(aborted::because(&reason)))?;
-    tell_waited_for(engine.plan.id, waited_for.as_deref());
+    tell_waited_for(engine.tenure.plan.id, waited_for.as_deref());
     Ok(())
 }
 
@@ -210,13 +213,15 @@ fn not_ready(engine: &mut Engine, asked: Option<TimestampWithTimeZone>) -> Resul
     untrusted_code::look_again_soon();
     let outcome = match step::run(engine) {
         Err(SplitError::Remote(error)) if error.is_lock_timeout() => {
-            let reason = fence::table_holders(engine).unwrap_or_else(|_| error.to_string());
+            let reason =
+                fence::table_holders(&engine.tenure.plan, &mut engine.sessions.control, &engine.tables)
+                    .unwrap_or_else(|_| error.to_string());
             return Err(SplitError::Aborted(aborted::because(&reason)));
         }
         other => other?,
     };
     if let Some(why) = &outcome.restarted {
-        transaction(|| split::event_again(engine.plan.id, &format!("the copy starts again: {why}")));
+        transaction(|| split::event_again(engine.tenure.plan.id, &format!("the copy starts again: {why}")));
     }
     if !outcome.progress.is_copied() {
         // The backfill does that, and faster than attempts at a cutover.
@@ -230,14 +235,21 @@ fn not_ready(engine: &mut Engine, asked: Option<TimestampWithTimeZone>) -> Resul
     }
     // What clients have seen on the source by now they see on the target.
     let reference = asked.and_then(|asked| {
-        transaction(|| reference::holds_up(&engine.plan.keyspace, &engine.plan.target.shard_key, asked))
+        transaction(|| {
+            reference::holds_up(&engine.tenure.plan.keyspace, &engine.tenure.plan.target.shard_key, asked)
+        })
     });
     if reference.is_some() {
         return Ok(reference);
     }
-    let old = holders::holders(engine)?.into_iter().find(|holder| holder.old);
+    let old = holders::holders(&mut engine.sessions.control, engine.tenure.plan.id)?
+        .into_iter()
+        .find(|holder| holder.old);
     Ok(old.map(|holder| {
-        format!("a writer's transaction on shard \"{}\": {}", engine.plan.source.shard_key, holder.text)
+        format!(
+            "a writer's transaction on shard \"{}\": {}",
+            engine.tenure.plan.source.shard_key, holder.text
+        )
     }))
 }
 
@@ -258,21 +270,21 @@ const LATELY: Duration = Duration::from_millis(20);
 /// Checks that the target, which is indispensable after the decision, has answered just now, and so has the source, in
 /// the session that has fenced it: the source was not restarted from an older disk since. A worker that was delayed
 /// asks both once more.
-fn require_both(engine: &mut Engine, heard: Instant) -> Result<()> {
+fn require_both(sessions: &mut EngineSessions, heard: Instant) -> Result<()> {
     if heard.elapsed() > LATELY {
-        engine.target.send("SELECT 1")?;
-        engine.control.run("SELECT 1")?;
-        engine.target.finish()?;
+        sessions.target.send("SELECT 1")?;
+        sessions.control.run("SELECT 1")?;
+        sessions.target.finish()?;
     }
     Ok(())
 }
 
 /// 1. Disables writes by routes; reads go to the source. It changes the entries in place, without a version. If the
 ///    master's synchronous standby is away, this shows it before writers are blocked.
-fn disable_routes(engine: &Engine, aim: Aim, deadline: Instant) -> Result<()> {
+fn disable_routes(tenure: &Tenure, aim: Aim, deadline: Instant) -> Result<()> {
     let ((), standby) = on_master::by(deadline, || {
-        let state = row::lock(engine.plan.id)?;
-        if state.generation != engine.generation {
+        let state = row::lock(tenure.plan.id)?;
+        if state.generation != tenure.generation {
             return Err(SplitError::Superseded);
         }
         // Requests of the operator count up to here.
@@ -283,16 +295,16 @@ fn disable_routes(engine: &Engine, aim: Aim, deadline: Instant) -> Result<()> {
         if !phases::is_before_decision(state.phase) || !is_asked_for {
             return Err(SplitError::Retry("the cutover to be requested again".into()));
         }
-        change::set_moving(&engine.plan.keyspace, &engine.plan.entries, &engine.plan.target.shard_key)?;
+        change::set_moving(&tenure.plan.keyspace, &tenure.plan.entries, &tenure.plan.target.shard_key)?;
         // If it is too late, no writer is kept waiting.
         if Instant::now() > deadline {
-            let routes = counted(engine.plan.entries.len(), "route", "routes");
+            let routes = counted(tenure.plan.entries.len(), "route", "routes");
             return Err(SplitError::Aborted(aborted::because(&format!(
                 "the master, which had {routes} to disable"
             ))));
         }
         // Writers wait from this time on.
-        split_state::cutover::step(engine.plan.id, CutoverStep::Disabled);
+        split_state::cutover::step(tenure.plan.id, CutoverStep::Disabled);
         Ok(())
     })?;
     match standby {
@@ -310,9 +322,8 @@ fn is_asked_for_now(state: &SplitState) -> bool {
 
 /// 3. Sets the state that writers read once they have the lock. If the fence is still held, which is checked from now
 ///    on, no writer has read the earlier state.
-pub fn close_fence(engine: &mut Engine) -> Result<()> {
-    let (id, generation) = (engine.plan.id, engine.generation);
-    let control = &mut engine.control;
+pub fn close_fence(tenure: &Tenure, control: &mut Connection) -> Result<()> {
+    let (id, generation) = (tenure.plan.id, tenure.generation);
     if !epoch::change(control, id, generation, &side::FENCE, Version::None)? {
         return Err(SplitError::Retry("the state of the source to be cleared up".into()));
     }
@@ -323,30 +334,30 @@ pub fn close_fence(engine: &mut Engine) -> Result<()> {
 ///    is held.
 fn apply_last_window(
     engine: &mut Engine,
-    fence: &mut Connection,
+    fence: &mut Fence<'_>,
     asked: &FenceQuestions,
-    deadline: Instant,
 ) -> Result<(StepOutcome, FenceAnswers)> {
-    let locked = engine.parents.clone();
-    fence::ask_whether_held(fence, deadline)?;
+    let locked = engine.seen.parents.clone();
+    fence::ask_whether_held(fence)?;
     step::send_begin_target(engine)?;
     let now = step::observe_source(engine)?;
     fence::take_whether_held(fence)?;
-    if engine.parents != locked {
+    if engine.seen.parents != locked {
         return Err(SplitError::Retry("the partitions of the source, which have just changed".into()));
     }
     let (mut before, there) = step::finish_begin_target(engine, &now)?;
-    let lost = leaves::admit(engine, &mut before, &there)?;
-    let differences = compare::compare(engine, &before, &now)?;
+    let Engine { tenure: Tenure { plan, .. }, sessions, tables, queue, .. } = &mut *engine;
+    let lost = leaves::admit(plan, &mut sessions.target, tables, &mut before, &there)?;
+    let differences = compare::compare(plan, tables, &queue.counters, &before, &now)?;
     if differences.restart.is_some()
         || !(lost.is_empty() && differences.reset.is_empty())
         || !(differences.grown.is_empty() && differences.uncaptured.is_empty())
     {
         return Err(SplitError::Retry("the copy, which has to start again".into()));
     }
-    let entries = window::count(engine, &before)?;
+    let entries = window::count(&mut sessions.reader, tables, queue, &before)?;
     let waiting = number::sum(entries.iter().map(|entry| entry.rows));
-    if Instant::now() > deadline {
+    if Instant::now() > fence.deadline {
         return Err(SplitError::Aborted(aborted::because("writers for most of shardmaster.cutover_timeout")));
     }
     if waiting > guc::cutover_max_rows() {
@@ -356,10 +367,11 @@ fn apply_last_window(
     if !outcome.progress.is_copied() {
         return Err(SplitError::Retry("the copy, which has to start again".into()));
     }
-    let beside = behind::questions(engine, asked, &now.snapshot)?;
+    let Engine { tenure: Tenure { plan, .. }, sessions, tables, .. } = &mut *engine;
+    let beside = behind::questions(plan, sessions, tables, asked, &now.snapshot)?;
     let answers = commit::commit_and_ask(engine, &mut outcome, &now, &beside)
         .map_err(|error| behind::renamed(error, asked))?;
-    Ok((outcome, behind::read(engine, asked, answers)?))
+    Ok((outcome, behind::read(&engine.tenure.plan, &engine.sessions, asked, answers)?))
 }
 
 /// Copies the window while the source counts the step, which must be on its disk before the target commits it.
@@ -372,11 +384,12 @@ fn apply_announced(
 ) -> Result<StepOutcome> {
     // From this commit on a decision may exist that this server might forget.
     let deciding = transaction(instance::current);
-    commit::send_announcement(engine, before.steps, Some(&deciding))?;
+    let Engine { tenure, sessions, queue, .. } = &mut *engine;
+    commit::send_announcement(tenure, sessions, queue, before.steps, Some(&deciding))?;
     engine.mode = StepMode::Last { most_bytes: guc::cutover_max_bytes() };
     let applied = step::apply(engine, before, now, differences, entries);
     engine.mode = StepMode::Follow;
-    let announced = commit::take_announcement(engine);
+    let announced = commit::take_announcement(&mut engine.sessions, &mut engine.queue);
     let outcome = applied?;
     announced?;
     Ok(outcome)
@@ -384,9 +397,9 @@ fn apply_announced(
 
 /// Runs step 5 without waiting for any session on the master past the deadline. A commit that waits for a synchronous
 /// standby is made already: the cutover continues without the standby.
-fn decide_by(deadline: Instant, plan: &Plan, generation: i64, last_event_id: i64) -> Result<(i64, Standby)> {
+fn decide_by(deadline: Instant, tenure: &Tenure, last_event_id: i64) -> Result<(i64, Standby)> {
     on_master::by(deadline, || {
-        let version = write_decision(plan, generation, last_event_id, None)?;
+        let version = write_decision(&tenure.plan, tenure.generation, last_event_id, None)?;
         if Instant::now() < deadline {
             Ok(version)
         } else {
@@ -432,24 +445,29 @@ fn write_decision(plan: &Plan, generation: i64, last_event_id: i64, version: Opt
 
 /// 6. Makes the source refuse its clients for good; writers that waited for the lock read this now. It is retried for
 ///    ever.
-pub fn move_source(engine: &mut Engine, version: i64) -> Result<()> {
-    let (id, generation) = (engine.plan.id, engine.generation);
-    let earlier = EarlierDecisions::before(&engine.plan, version);
-    let decided = Version::Is(Decided::of(&engine.plan, version, &earlier));
-    epoch::change(&mut engine.control, id, generation, &side::MOVE, decided)?;
+pub fn move_source(tenure: &Tenure, control: &mut Connection, version: i64) -> Result<()> {
+    let (id, generation) = (tenure.plan.id, tenure.generation);
+    let earlier = EarlierDecisions::before(&tenure.plan, version);
+    let decided = Version::Is(Decided::of(&tenure.plan, version, &earlier));
+    epoch::change(control, id, generation, &side::MOVE, decided)?;
     Ok(())
 }
 
 /// Does this in the session whose lock writers wait for, if it still has the lock: they read the new state once that
 /// commit releases them.
-fn move_and_release(engine: &mut Engine, fence: &mut Connection, version: i64) -> Result<()> {
-    let Engine { reader, plan, generation, .. } = &mut *engine;
+fn move_and_release(
+    tenure: &Tenure,
+    sessions: &mut EngineSessions,
+    fence: &mut Fence<'_>,
+    version: i64,
+) -> Result<()> {
+    let plan = &tenure.plan;
     let earlier = EarlierDecisions::before(plan, version);
     let decided = Version::Is(Decided::of(plan, version, &earlier));
-    if fence::release_with(fence, reader, plan, *generation, &side::MOVE, decided) {
+    if fence::release_with(fence, &mut sessions.reader, plan, tenure.generation, &side::MOVE, decided) {
         return Ok(());
     }
-    move_source(engine, version)?;
+    move_source(tenure, &mut sessions.control, version)?;
     let _ = fence::release(fence);
     Ok(())
 }

@@ -4,7 +4,7 @@ use super::behind::FenceAnswers;
 use crate::agent::error::{Result, SplitError};
 use crate::agent::session::Side;
 use crate::agent::state::decision::{Decided, EarlierDecisions};
-use crate::agent::state::epoch;
+use crate::agent::state::epoch::{self, Tenure};
 use crate::agent::state::side::{self, Version};
 use crate::catalog::split::Plan;
 use crate::catalog::split_state::{self, CutoverStep};
@@ -12,32 +12,39 @@ use crate::remote::Connection;
 use crate::server::standby;
 use crate::server::txn::with_lock_timeout;
 use crate::split::cutover::old_guards::{self, OldGuards};
-use crate::split::engine::Engine;
+use crate::split::engine::QueueState;
+use crate::split::engine::sessions::EngineSessions;
 
 /// 5b. Opens the target: clients may write there. Guards that would refuse keys which return are released by the same
 /// commit: until it, a split that is undone after all finds them unchanged. It is retried for ever.
-pub fn open_target(engine: &mut Engine, version: i64) -> Result<()> {
-    let guards = old_guards::find(&mut engine.target, &engine.plan)?;
-    open_with(engine, version, &guards)
+pub fn open_target(tenure: &Tenure, target: &mut Connection, version: i64) -> Result<()> {
+    let guards = old_guards::find(target, &tenure.plan)?;
+    open_with(tenure, target, version, &guards)
 }
 
 /// Opens the target right after the decision. Meanwhile the source removes the copied changes from its queues; a
 /// failure of that does not keep the target closed.
-pub fn open_and_consume(engine: &mut Engine, version: i64, found: FenceAnswers) -> Result<()> {
-    let sent = engine.owed.take().map(|statements| engine.send_control_transaction(&statements));
+pub fn open_and_consume(
+    tenure: &Tenure,
+    sessions: &mut EngineSessions,
+    queue: &mut QueueState,
+    version: i64,
+    found: FenceAnswers,
+) -> Result<()> {
+    let sent = queue.owed.take().map(|statements| sessions.send_control_transaction(tenure, &statements));
     match found.guards {
-        Some(guards) => open_with(engine, version, &guards)?,
-        None => open_target(engine, version)?,
+        Some(guards) => open_with(tenure, &mut sessions.target, version, &guards)?,
+        None => open_target(tenure, &mut sessions.target, version)?,
     }
     match sent {
-        Some(sent) => sent.and_then(|()| engine.take_control_transaction()),
+        Some(sent) => sent.and_then(|()| sessions.take_control_transaction()),
         None => Ok(()),
     }
 }
 
-fn open_with(engine: &mut Engine, version: i64, guards: &OldGuards) -> Result<()> {
-    open_by(&mut engine.target, &engine.plan, engine.generation, version, guards)?;
-    record_opened(&engine.plan);
+fn open_with(tenure: &Tenure, target: &mut Connection, version: i64, guards: &OldGuards) -> Result<()> {
+    open_by(target, &tenure.plan, tenure.generation, version, guards)?;
+    record_opened(&tenure.plan);
     Ok(())
 }
 

@@ -18,27 +18,30 @@ use crate::routing::change;
 use crate::server::txn::{transaction, try_transaction};
 use crate::server::{instance, standby, wait};
 use crate::split::copy::step;
+use crate::split::cutover::fence::Fence;
 use crate::split::cutover::{self, ended, side_state_check, source};
 use crate::split::engine::Engine;
+use crate::split::engine::sessions::EngineSessions;
 use crate::split::injection_points::{self, reach};
+use crate::split::table::SplitTable;
 use crate::split::{phases, record, sequences};
 use std::time::Instant;
 
 /// Undoes what an interrupted cutover left before its decision.
-pub fn settle(engine: &mut Engine, state: &SplitState) -> Result<()> {
+pub fn settle(tenure: &Tenure, sessions: &mut EngineSessions, state: &SplitState) -> Result<()> {
     if phases::is_decided(state.phase) {
         return Ok(());
     }
-    let id = engine.plan.id;
-    if let Some(version) = decision::lost(engine)? {
-        return adopt(engine, version);
+    let id = tenure.plan.id;
+    if let Some(version) = decision::lost(&tenure.plan, sessions)? {
+        return adopt(tenure, &mut sessions.target, version);
     }
-    let source = side::state(&mut engine.control, id, Side::Source)?;
+    let source = side::state(&mut sessions.control, id, Side::Source)?;
     if source == Some(SideState::Fenced) || state.cutover_step != CutoverStep::None {
         // The target is closed, so no client has written there: going back is safe.
-        source::reopen(&mut engine.control, id, engine.generation)?;
+        source::reopen(&mut sessions.control, id, tenure.generation)?;
     }
-    reopen_routes(&engine.plan)
+    reopen_routes(&tenure.plan)
 }
 
 /// The result of undoing a cutover that did not decide on this master.
@@ -132,13 +135,13 @@ pub fn reopen_routes(plan: &Plan) -> Result<()> {
     })
 }
 
-fn adopt(engine: &mut Engine, version: i64) -> Result<()> {
-    let stored = progress::stored(&mut engine.target, &engine.plan)?.unwrap_or_default();
+fn adopt(tenure: &Tenure, target: &mut Connection, version: i64) -> Result<()> {
+    let stored = progress::stored(target, &tenure.plan)?.unwrap_or_default();
     transaction(|| {
         standby::commit_alone();
-        split::event(engine.plan.id, None, None, "the shards know a decision that this master had lost")
+        split::event(tenure.plan.id, None, None, "the shards know a decision that this master had lost")
     });
-    cutover::decide(&engine.plan, engine.generation, stored.last_event_id, Some(version))?;
+    cutover::decide(&tenure.plan, tenure.generation, stored.last_event_id, Some(version))?;
     Ok(())
 }
 
@@ -167,42 +170,41 @@ pub fn adopt_finish(plan: &Plan, version: i64, identity: &str) -> Result<bool> {
 /// Completes a decided cutover, as often as a shard forgets it. The source is fenced before the target opens, whatever
 /// has happened to either since.
 pub fn complete(engine: &mut Engine, version: i64) -> Result<()> {
-    let id = engine.plan.id;
-    if side::is_left(&mut engine.target, id)? {
-        return take_up_finish(engine, version);
+    let id = engine.tenure.plan.id;
+    if side::is_left(&mut engine.sessions.target, id)? {
+        return take_up_finish(&engine.tenure.plan, &mut engine.sessions.control, version);
     }
-    let is_open = side::state(&mut engine.target, id, Side::Target)? == Some(SideState::Open);
-    match side::state(&mut engine.control, id, Side::Source)? {
+    let is_open = side::state(&mut engine.sessions.target, id, Side::Target)? == Some(SideState::Open);
+    match side::state(&mut engine.sessions.control, id, Side::Source)? {
         Some(SideState::Capture) => {
-            fence_again(engine)?;
+            fence_again(&engine.tenure, &mut engine.sessions, &engine.tables)?;
             reach(injection_points::RECOVERY_FENCED)?;
             if is_open {
-                report_stray(engine)?;
+                report_stray(&engine.tenure.plan, &mut engine.sessions, &engine.tables)?;
             }
         }
         Some(SideState::Fenced) if !is_open => {
-            await_writers(engine)?;
+            await_writers(&engine.tenure.plan, &mut engine.sessions, &engine.tables)?;
             reach(injection_points::RECOVERY_AWAITED)?;
         }
         _ => {}
     }
     if !is_open {
-        require_frozen_rows(engine)?;
+        require_frozen_rows(&engine.tenure.plan, &mut engine.sessions.control)?;
         let is_whole = !catch_up(engine)?;
         reach(injection_points::RECOVERY_CAUGHT_UP)?;
-        raise_sequences(engine, is_whole)?;
+        raise_sequences(&engine.tenure.plan, &mut engine.sessions, &engine.tables, is_whole)?;
     }
-    cutover::open::open_target(engine, version)?;
+    cutover::open::open_target(&engine.tenure, &mut engine.sessions.target, version)?;
     reach(injection_points::CUTOVER_OPENED)?;
-    cutover::move_source(engine, version)?;
+    cutover::move_source(&engine.tenure, &mut engine.sessions.control, version)?;
     reach(injection_points::CUTOVER_MOVED)?;
-    cutover::record_moved(&engine.plan, None);
+    cutover::record_moved(&engine.tenure.plan, None);
     Ok(())
 }
 
 /// Continues a finish that has left the target already: this master was restored to an earlier time.
-fn take_up_finish(engine: &mut Engine, version: i64) -> Result<()> {
-    let Engine { control, plan, .. } = engine;
+fn take_up_finish(plan: &Plan, control: &mut Connection, version: i64) -> Result<()> {
     if let Some(text) = side_state_check::difference(control, plan, Side::Source, SideState::Moved, version)?
     {
         return Err(side_state_check::source_forgot(plan, &text));
@@ -213,12 +215,12 @@ fn take_up_finish(engine: &mut Engine, version: i64) -> Result<()> {
 
 /// Requires that neither finish nor a reverse split has begun to delete: from then on the source is no copy of what
 /// the target has lost.
-fn require_frozen_rows(engine: &mut Engine) -> Result<()> {
-    let id = engine.plan.id;
-    if !consumed::is_purging(&mut engine.control, id)? {
+fn require_frozen_rows(plan: &Plan, control: &mut Connection) -> Result<()> {
+    let id = plan.id;
+    if !consumed::is_purging(control, id)? {
         return Ok(());
     }
-    let (source, target) = (&engine.plan.source.shard_key, &engine.plan.target.shard_key);
+    let (source, target) = (&plan.source.shard_key, &plan.target.shard_key);
     Err(SplitError::failed(
         SqlState::NOT_IN_STATE,
         format!(
@@ -236,13 +238,13 @@ fn require_frozen_rows(engine: &mut Engine) -> Result<()> {
 fn catch_up(engine: &mut Engine) -> Result<bool> {
     let _status = wait::status_scope();
     let mut was_set_back = false;
-    engine.throttle.switch_off();
+    engine.pace.throttle.switch_off();
     loop {
-        let outcome = step::run(engine).map_err(|error| after_decision(error, engine.plan.id))?;
+        let outcome = step::run(engine).map_err(|error| after_decision(error, engine.tenure.plan.id))?;
         if let Some(why) = &outcome.restarted {
             was_set_back = true;
             let text = format!("the copy starts again before the target opens: {why}");
-            transaction(|| split::event(engine.plan.id, None, None, &text));
+            transaction(|| split::event(engine.tenure.plan.id, None, None, &text));
         }
         if outcome.is_empty() && outcome.progress.is_copied() {
             return Ok(was_set_back);
@@ -250,7 +252,7 @@ fn catch_up(engine: &mut Engine) -> Result<bool> {
         was_set_back |= !outcome.is_empty();
         wait::report(&format!(
             "rows to arrive on shard \"{}\" before it opens: {} copied",
-            engine.plan.target.shard_key,
+            engine.tenure.plan.target.shard_key,
             outcome.progress.rows_copied()
         ));
     }
@@ -259,12 +261,17 @@ fn catch_up(engine: &mut Engine) -> Result<bool> {
 /// Raises the target's sequences once more; before the decision they were raised past all rows that have moved. If
 /// both shards still have all of it, clients do not wait for a sequence again: a session that has drawn from it may
 /// stay for long, and the source's own record may have become anything since.
-fn raise_sequences(engine: &mut Engine, is_whole: bool) -> Result<()> {
-    match sequences::raise(engine, sequences::Ahead::Enough, Instant::now()).map(drop) {
+fn raise_sequences(
+    plan: &Plan,
+    sessions: &mut EngineSessions,
+    tables: &[SplitTable],
+    is_whole: bool,
+) -> Result<()> {
+    match sequences::raise(plan, sessions, tables, sequences::Ahead::Enough, Instant::now()).map(drop) {
         Err(error) if is_whole => {
-            sequences::tell(engine.plan.id, &error.to_string());
+            sequences::tell(plan.id, &error.to_string());
             // The error may have left a transaction open there.
-            engine.target.run("ROLLBACK")?;
+            sessions.target.run("ROLLBACK")?;
             Ok(())
         }
         raised => raised,
@@ -283,14 +290,15 @@ fn after_decision(error: SplitError, id: i64) -> SplitError {
 
 /// Fences the source again. A source that lost its fence by a failover takes writes for keys that have moved, so this
 /// comes first.
-fn fence_again(engine: &mut Engine) -> Result<()> {
-    let mut session = fence::open(engine)?;
+fn fence_again(tenure: &Tenure, sessions: &mut EngineSessions, tables: &[SplitTable]) -> Result<()> {
+    let mut session = fence::open(&tenure.plan, sessions)?;
     let deadline = Instant::now() + guc::cutover_timeout();
-    fence::take(engine, &mut session, deadline, None)?;
-    cutover::close_fence(engine)?;
-    fence::require_held(&mut session, deadline)?;
-    fence::release(&mut session)?;
-    let id = engine.plan.id;
+    let fence = &mut Fence { session: &mut session, deadline };
+    fence::take(&tenure.plan, sessions, tables, fence, None)?;
+    cutover::close_fence(tenure, &mut sessions.control)?;
+    fence::require_held(fence)?;
+    fence::release(fence)?;
+    let id = tenure.plan.id;
     transaction(|| split::event(id, None, None, "the source had lost its fence and was fenced again"));
     Ok(())
 }
@@ -298,19 +306,20 @@ fn fence_again(engine: &mut Engine) -> Result<()> {
 /// Waits for writers before the last steps. A source that was restored to an earlier time may be `fenced` by an
 /// attempt whose fence was lost right before: a writer may have been admitted then, for example a prepared
 /// transaction.
-fn await_writers(engine: &mut Engine) -> Result<()> {
-    let mut session = fence::open(engine)?;
+fn await_writers(plan: &Plan, sessions: &mut EngineSessions, tables: &[SplitTable]) -> Result<()> {
+    let mut session = fence::open(plan, sessions)?;
     let deadline = Instant::now() + guc::cutover_timeout();
-    fence::take(engine, &mut session, deadline, None)?;
-    fence::release(&mut session)
+    let fence = &mut Fence { session: &mut session, deadline };
+    fence::take(plan, sessions, tables, fence, None)?;
+    fence::release(fence)
 }
 
 /// Reports changes that the source took without its fence. The target takes writes already, so they cannot be copied;
 /// finish deletes nothing before the operator has acted.
-fn report_stray(engine: &mut Engine) -> Result<()> {
-    let stray = source::stray_changes(engine)?;
+fn report_stray(plan: &Plan, sessions: &mut EngineSessions, tables: &[SplitTable]) -> Result<()> {
+    let stray = source::stray_changes(plan, sessions, tables)?;
     let text =
         format!("{stray} changes were made on the source after the last window, while it had no fence");
-    transaction(|| split::event(engine.plan.id, None, None, &text));
+    transaction(|| split::event(plan.id, None, None, &text));
     Ok(())
 }

@@ -5,10 +5,12 @@ use crate::agent::seen;
 use crate::agent::session::Side;
 use crate::agent::state::side::{self, Version};
 use crate::agent::state::{consumed, epoch, overflow, progress, queue};
+use crate::catalog::split::Plan;
 use crate::remote::Connection;
 use crate::remote::quote::literal;
 use crate::split::copy::window;
-use crate::split::engine::Engine;
+use crate::split::engine::sessions::EngineSessions;
+use crate::split::table::SplitTable;
 
 /// Opens the source for writes again, and removes its note of a decision in the same commit.
 pub fn reopen(source: &mut Connection, split: i64, generation: i64) -> Result<()> {
@@ -19,33 +21,38 @@ pub fn reopen(source: &mut Connection, split: i64, generation: i64) -> Result<()
 }
 
 /// Counts changes on the source that no window has taken and none will.
-pub fn stray_changes(engine: &mut Engine) -> Result<i64> {
-    let progress = progress::stored(&mut engine.target, &engine.plan)?.unwrap_or_default();
-    let server = seen::look(&mut engine.control, &engine.plan, Side::Source)?.server;
+pub fn stray_changes(plan: &Plan, sessions: &mut EngineSessions, tables: &[SplitTable]) -> Result<i64> {
+    let progress = progress::stored(&mut sessions.target, plan)?.unwrap_or_default();
+    let server = seen::look(&mut sessions.control, plan, Side::Source)?.server;
     let was_set_back =
-        consumed::counters(&mut engine.reader, engine.plan.id)?.disagreement(progress.steps).is_some();
+        consumed::counters(&mut sessions.reader, plan.id)?.disagreement(progress.steps).is_some();
     // On another server, or another timeline, the last window's transaction ids are given out again: then only what
     // the source itself remembers counts.
     let is_same = server == progress.server && !was_set_back;
     let snapshot =
-        if is_same { progress.snapshot } else { consumed::snapshot(&mut engine.control, engine.plan.id)? };
-    unseen_entries(engine, snapshot.as_deref())
+        if is_same { progress.snapshot } else { consumed::snapshot(&mut sessions.control, plan.id)? };
+    unseen_entries(plan.id, &mut sessions.control, tables, snapshot.as_deref())
 }
 
 /// Counts queued changes that a snapshot has not seen; without a snapshot, all of them.
-pub fn unseen_entries(engine: &mut Engine, snapshot: Option<&str>) -> Result<i64> {
-    let query = unseen_query(engine, &queue::is_new(snapshot));
-    Ok(engine.control.count(UNSEEN, &query)?)
+pub fn unseen_entries(
+    split: i64,
+    control: &mut Connection,
+    tables: &[SplitTable],
+    snapshot: Option<&str>,
+) -> Result<i64> {
+    let query = unseen_query(split, tables, &queue::is_new(snapshot));
+    Ok(control.count(UNSEEN, &query)?)
 }
 
 /// The name of their number in errors.
 pub const UNSEEN: &str = "the number of changes in a queue";
 
 /// Prepares the query by snapshot, so that nobody waits for its planning behind a fence.
-pub fn prepare_unseen(engine: &mut Engine) -> Result<()> {
-    let query = unseen_query(engine, &queue::is_new_since("$1"));
-    engine.control.prepare(PREPARED, &query)?;
-    engine.control.run(&window::alone(&format!("EXECUTE {PREPARED}(pg_current_snapshot())")))?;
+pub fn prepare_unseen(split: i64, control: &mut Connection, tables: &[SplitTable]) -> Result<()> {
+    let query = unseen_query(split, tables, &queue::is_new_since("$1"));
+    control.prepare(PREPARED, &query)?;
+    control.run(&window::alone(&format!("EXECUTE {PREPARED}(pg_current_snapshot())")))?;
     Ok(())
 }
 
@@ -56,10 +63,10 @@ pub fn unseen(snapshot: &str) -> String {
 
 const PREPARED: &str = "unseen";
 
-fn unseen_query(engine: &Engine, condition: &str) -> String {
+fn unseen_query(split: i64, tables: &[SplitTable], condition: &str) -> String {
     let mut counts: Vec<String> =
-        engine.tables.iter().map(|t| format!("({})", queue::count(&t.queue, condition))).collect();
+        tables.iter().map(|t| format!("({})", queue::count(&t.queue, condition))).collect();
     // Each of these transactions made at least one change.
-    counts.push(format!("({})", overflow::count(engine.plan.id, condition)));
+    counts.push(format!("({})", overflow::count(split, condition)));
     format!("SELECT {}", counts.join(" + "))
 }

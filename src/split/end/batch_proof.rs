@@ -15,7 +15,6 @@ use crate::remote::quote::{array_of, ident, literal};
 use crate::remote::result::Rows;
 use crate::split::end::proof::is_missing;
 use crate::split::end::purge::small_batch::{self, FEW_ROWS, RowProof, RowsToDelete};
-use crate::split::engine::Engine;
 use crate::split::table::SplitTable;
 use crate::split::untrusted_code;
 use crate::split::verify::changes::Changes;
@@ -49,8 +48,13 @@ pub struct BatchProof<'a> {
 }
 
 impl<'a> BatchProof<'a> {
-    pub fn by(engine: &'a mut Engine, progress: &'a CopyProgress) -> BatchProof<'a> {
-        let Engine { target, plan, tables, .. } = engine;
+    /// Returns the proof by the target's session.
+    pub fn by(
+        plan: &'a Plan,
+        target: &'a mut Connection,
+        tables: &'a [SplitTable],
+        progress: &'a CopyProgress,
+    ) -> BatchProof<'a> {
         BatchProof { target, plan, tables, progress }
     }
 

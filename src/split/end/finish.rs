@@ -26,10 +26,11 @@ use crate::split::end::batch_proof::BatchProof;
 use crate::split::end::proof::parallel::DeletePair;
 use crate::split::end::purge::BlockDelete;
 use crate::split::engine::session_pair::SessionPair;
+use crate::split::engine::sessions::EngineSessions;
 use crate::split::engine::{Engine, stream_sessions};
 use crate::split::injection_points::{self, reach};
 use crate::split::record::FinishRequest;
-use crate::split::table::triggers;
+use crate::split::table::{SplitTable, triggers};
 use crate::split::verify::changes::Changes;
 use crate::split::{install, redirect, references, untrusted_code};
 use crate::words::counted;
@@ -204,23 +205,23 @@ fn purge_source(
     }
     let engine = engine.map_or_else(|| Engine::attach(&tenure), Ok)?;
     let (engine, deleted) = delete_rows(engine, request)?;
-    Ok((engine.control, Some(engine.target), deleted))
+    Ok((engine.sessions.control, Some(engine.sessions.target), deleted))
 }
 
 fn delete_rows(mut engine: Engine, request: &FinishRequest) -> Result<(Engine, u64)> {
-    before::require_ready(&mut engine, request)?;
-    let mut source = session::open_mover(&engine.plan, Side::Source, "finish")?;
-    session::require_one_server(&source, &engine.control)?;
-    epoch::register(&mut source, &engine.plan, Side::Source)?;
+    before::require_ready(&engine.tenure.plan, &mut engine.sessions, &engine.tables, request)?;
+    let mut source = session::open_mover(&engine.tenure.plan, Side::Source, "finish")?;
+    session::require_one_server(&source, &engine.sessions.control)?;
+    epoch::register(&mut source, &engine.tenure.plan, Side::Source)?;
     // This is durable before the first row is deleted: from here on the rows cannot be copied again.
-    let purge = consumed::purge(engine.plan.id);
-    engine.control_transaction(&purge)?;
+    let purge = consumed::purge(engine.tenure.plan.id);
+    engine.sessions.control_transaction(&engine.tenure, &purge)?;
     source.run("SET session_replication_role = replica")?;
-    let progress = progress::stored(&mut engine.target, &engine.plan)?.unwrap_or_default();
-    let inbound = references::inbound_fks::InboundFks::load(&mut source, &engine.plan, Side::Source)?;
-    let key_identity = KeyIdentity::stored(&progress, &engine.plan.scope, Side::Source);
-    let (generation, after_batch) = (engine.generation, injection_points::FINISH_BATCH);
-    let delete = BlockDelete::new(&engine.plan, inbound, key_identity, generation, after_batch);
+    let progress = progress::stored(&mut engine.sessions.target, &engine.tenure.plan)?.unwrap_or_default();
+    let inbound = references::inbound_fks::InboundFks::load(&mut source, &engine.tenure.plan, Side::Source)?;
+    let key_identity = KeyIdentity::stored(&progress, &engine.tenure.plan.scope, Side::Source);
+    let (generation, after_batch) = (engine.tenure.generation, injection_points::FINISH_BATCH);
+    let delete = BlockDelete::new(&engine.tenure.plan, inbound, key_identity, generation, after_batch);
     let shapes: Vec<TableShape> = engine.tables.iter().map(|table| table.source.clone()).collect();
     let deleted = purge::small_batch::tables(
         &mut (&mut engine, &mut source),
@@ -230,7 +231,12 @@ fn delete_rows(mut engine: Engine, request: &FinishRequest) -> Result<(Engine, u
                 // Rows that may be missing are counted table by table.
                 Ok(purge::small_batch::Gone::new())
             } else {
-                let mut shown = BatchProof::by(engine, &progress);
+                let mut shown = BatchProof::by(
+                    &engine.tenure.plan,
+                    &mut engine.sessions.target,
+                    &engine.tables,
+                    &progress,
+                );
                 delete.few(source, some, &shapes, Some(&mut shown))
             }
         },
@@ -238,7 +244,7 @@ fn delete_rows(mut engine: Engine, request: &FinishRequest) -> Result<(Engine, u
             delete_table(engine, source, &delete, position, shape, &progress, request.accepts)
         },
     )?;
-    require_all_passed(&mut engine, request.accepts)?;
+    require_all_passed(&engine.tenure.plan, &mut engine.sessions, &engine.tables, request.accepts)?;
     Ok((engine, deleted))
 }
 
@@ -252,7 +258,8 @@ fn delete_table(
     progress: &CopyProgress,
     accepts: bool,
 ) -> Result<u64> {
-    let Engine { target, plan, tables, .. } = &mut *engine;
+    let Engine { sessions: EngineSessions { target, .. }, tenure: Tenure { plan, .. }, tables, .. } =
+        &mut *engine;
     let changes = Changes::of(plan, progress, &tables[position], position);
     let prover = Some(Prover::new(target, plan, &tables[position], changes.clone(), accepts)?);
     let Some(mut of_table) = delete.of_table(source, position, shape)? else { return Ok(0) };
@@ -260,8 +267,10 @@ fn delete_table(
     if of_table.is_over() {
         return Ok(deleted);
     }
-    stream_sessions::open_to_delete(engine, progress)?;
-    let Engine { target, plan, tables, streams, .. } = engine;
+    stream_sessions::open_to_delete(&engine.tenure, &mut engine.sessions, engine.mode, progress)?;
+    let Engine {
+        sessions: EngineSessions { target, streams, .. }, tenure: Tenure { plan, .. }, tables, ..
+    } = engine;
     let own = SessionPair { source, target };
     let mut pairs = Vec::new();
     for SessionPair { source: session, target } in SessionPair::all(own, &mut streams.open) {
@@ -284,8 +293,13 @@ fn of_several(error: SplitError) -> SplitError {
 
 /// Checks that no row is left: a table or partition that was added while rows were deleted was in no batch, and
 /// triggers that were disabled meanwhile admitted rows behind the last one.
-fn require_all_passed(engine: &mut Engine, accepts: bool) -> Result<()> {
-    let Engine { plan, control, target, tables, .. } = engine;
+fn require_all_passed(
+    plan: &Plan,
+    sessions: &mut EngineSessions,
+    tables: &[SplitTable],
+    accepts: bool,
+) -> Result<()> {
+    let EngineSessions { control, target, .. } = sessions;
     untrusted_code::reading(control, plan, Side::Source, |source, locked| {
         if !accepts {
             leaves::check_source_before_finish(source, locked, target, plan)?;

@@ -12,6 +12,7 @@ use crate::catalog::split::Plan;
 use crate::catalog::split_state::{self, row};
 use crate::catalog::verification::{self, Unproven};
 use crate::error::{Failure, SqlState};
+use crate::remote::Connection;
 use crate::server::txn::{transaction, try_transaction};
 use crate::split::engine::Engine;
 use crate::split::injection_points::{self, reach};
@@ -29,24 +30,29 @@ pub fn require_accepted(tenure: &Tenure, request: &FinishRequest) -> Result<()> 
     if tenure.plan.tables.is_empty() {
         return Ok(());
     }
-    before::require_ready(&mut Engine::attach(&tenure)?, request)
+    let mut engine = Engine::attach(&tenure)?;
+    before::require_ready(&engine.tenure.plan, &mut engine.sessions, &engine.tables, request)
 }
 
 /// Requires that every table was compared since the cutover, and that each row of the source is on the target, or was
 /// changed there.
-pub fn require_proven(engine: &mut Engine) -> Result<()> {
-    let id = engine.plan.id;
+pub fn require_proven(plan: &Plan, target: &mut Connection, tables: &[SplitTable]) -> Result<()> {
+    let id = plan.id;
     for unproven in transaction(|| verification::unproven(id)) {
-        require_like(engine, &unproven)?;
+        require_like(plan, target, tables, &unproven)?;
     }
     Ok(())
 }
 
-fn require_like(engine: &mut Engine, unproven: &Unproven) -> Result<()> {
+fn require_like(
+    plan: &Plan,
+    target: &mut Connection,
+    tables: &[SplitTable],
+    unproven: &Unproven,
+) -> Result<()> {
     let known = |table: &SplitTable| table.policy.ordinal == unproven.ordinal;
-    let Some(position) = engine.tables.iter().position(known) else { return Ok(()) };
-    let progress = progress::stored(&mut engine.target, &engine.plan)?.unwrap_or_default();
-    let Engine { plan, target, tables, .. } = engine;
+    let Some(position) = tables.iter().position(known) else { return Ok(()) };
+    let progress = progress::stored(target, plan)?.unwrap_or_default();
     let table = &tables[position];
     let name = &table.source.name;
     let changes = Changes::of(plan, &progress, table, position);

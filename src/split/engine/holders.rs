@@ -1,9 +1,9 @@
 //! The holders of the lock on the barrier that every capturing transaction has.
 
-use super::Engine;
 use crate::agent::blocking_session::SESSION;
 use crate::agent::error::Result;
 use crate::agent::state::queue;
+use crate::remote::Connection;
 
 /// A transaction that holds the capture lock.
 pub struct LockHolder {
@@ -39,8 +39,8 @@ fn holders_query() -> String {
 }
 
 /// Returns the transactions that hold the capture lock of the source now.
-pub fn holders(engine: &mut Engine) -> Result<Vec<LockHolder>> {
-    let rows = engine.control.query(&holders_query(), &[Some(&queue::barrier(engine.plan.id))])?;
+pub fn holders(control: &mut Connection, split: i64) -> Result<Vec<LockHolder>> {
+    let rows = control.query(&holders_query(), &[Some(&queue::barrier(split))])?;
     Ok(rows
         .rows
         .into_iter()

@@ -2,20 +2,21 @@
 
 use crate::agent::error::Result;
 use crate::guc;
-use crate::split::engine::Engine;
+use crate::remote::Connection;
+use crate::split::references::WatchedReferences;
 use crate::split::table::SplitTable;
 
 /// 1. Takes locks before the snapshot: no TRUNCATE and no rewrite comes between the snapshot and the data. A snapshot
 ///    older than one sees an empty table.
-pub fn lock_source(engine: &mut Engine) -> Result<()> {
-    let locks = source_locks(engine);
-    engine.reader.run(&locks)?;
+pub fn lock_source(reader: &mut Connection, tables: &[SplitTable]) -> Result<()> {
+    let locks = source_locks(tables);
+    reader.run(&locks)?;
     Ok(())
 }
 
 /// Returns the statements for that.
-pub fn source_locks(engine: &Engine) -> String {
-    source_locks_within(&engine.tables.iter().collect::<Vec<_>>(), "")
+pub fn source_locks(tables: &[SplitTable]) -> String {
+    source_locks_within(&tables.iter().collect::<Vec<_>>(), "")
 }
 
 /// Returns the statements for some tables; `limit` is a statement before them that limits how long the locks are
@@ -33,43 +34,43 @@ pub fn source_locks_within(tables: &[&SplitTable], limit: &str) -> String {
 /// it writes is in no window. Until the source is moved nothing is attached to the partitioned tables or detached from
 /// them: rows that were added so after S would be in no window. Such a lock waits for another split's cutover too, so
 /// not for long.
-pub fn source_for_cutover(engine: &Engine) -> String {
+pub fn source_for_cutover(tables: &[SplitTable], parents: &[String]) -> String {
     // If the worker vanishes, the lock is released soon after.
     let limit = guc::cutover_timeout().as_millis();
-    let tables: Vec<&str> = engine.tables.iter().map(|t| t.source.name.as_str()).collect();
+    let names: Vec<&str> = tables.iter().map(|t| t.source.name.as_str()).collect();
     let mut locks = format!(
         "{}; SET LOCAL idle_in_transaction_session_timeout = '{limit}ms'; SET LOCAL lock_timeout = '100ms';
          LOCK TABLE {} IN ROW EXCLUSIVE MODE",
-        source_locks(engine),
-        tables.join(", ")
+        source_locks(tables),
+        names.join(", ")
     );
-    if !engine.parents.is_empty() {
-        let only: Vec<String> = engine.parents.iter().map(|name| format!("ONLY {name}")).collect();
+    if !parents.is_empty() {
+        let only: Vec<String> = parents.iter().map(|name| format!("ONLY {name}")).collect();
         locks.push_str(&format!("; LOCK TABLE {} IN SHARE UPDATE EXCLUSIVE MODE", only.join(", ")));
     }
     locks
 }
 
 /// Locks the target's tables: no column and no file of theirs changes until the transaction ends.
-pub fn lock_target(engine: &mut Engine) -> Result<()> {
-    let locks = target_locks(engine);
-    engine.target.run(&locks)?;
+pub fn lock_target(target: &mut Connection, tables: &[SplitTable]) -> Result<()> {
+    let locks = target_locks(tables);
+    target.run(&locks)?;
     Ok(())
 }
 
 /// Returns the statements for that, which also lock what its foreign keys reference: both are read under these locks.
-pub fn target_locks_with_referenced(engine: &Engine) -> String {
-    let referenced: Vec<String> = engine.watched.referenced().into_iter().collect();
+pub fn target_locks_with_referenced(tables: &[SplitTable], watched: &WatchedReferences) -> String {
+    let referenced: Vec<String> = watched.referenced().into_iter().collect();
     if referenced.is_empty() {
-        target_locks(engine)
+        target_locks(tables)
     } else {
-        format!("{}; LOCK TABLE {} IN ACCESS SHARE MODE", target_locks(engine), referenced.join(", "))
+        format!("{}; LOCK TABLE {} IN ACCESS SHARE MODE", target_locks(tables), referenced.join(", "))
     }
 }
 
 /// Returns the statement that locks the target's tables.
-fn target_locks(engine: &Engine) -> String {
-    target_locks_of(&engine.tables.iter().collect::<Vec<_>>())
+fn target_locks(tables: &[SplitTable]) -> String {
+    target_locks_of(&tables.iter().collect::<Vec<_>>())
 }
 
 /// Returns the statement that locks some tables of the target.

@@ -7,16 +7,19 @@ use crate::agent::error::{Result, SplitError};
 use crate::agent::opening::LOCK_TIMEOUT;
 use crate::agent::session::{self, Side};
 use crate::agent::state::epoch;
+use crate::agent::state::epoch::Tenure;
 use crate::agent::state::progress::{CopyProgress, TableProgress};
 use crate::agent::{self, temporary};
+use crate::catalog::split::Plan;
 use crate::catalog::{split, split_state};
 use crate::error::SqlState;
 use crate::guc;
 use crate::remote::quote::literal;
 use crate::remote::{Connection, RemoteError};
 use crate::server::txn::transaction;
-use crate::split::engine::stream::StreamSessions;
-use crate::split::engine::{Engine, locks};
+use crate::split::engine::sessions::EngineSessions;
+use crate::split::engine::stream::{StreamSessions, Streams};
+use crate::split::engine::{StepMode, locks};
 use crate::split::table::SplitTable;
 
 /// The number of cores assumed for a server that does not report them.
@@ -26,23 +29,30 @@ const MOST_BY_CORES: usize = 8;
 
 /// Opens the streams that the step before has asked for, while nothing is locked: a server may keep new connections
 /// waiting.
-pub fn open_wished(engine: &mut Engine) -> Result<()> {
-    open(engine, engine.streams.wished, ["reader", "writer"])
+pub fn open_wished(tenure: &Tenure, sessions: &mut EngineSessions) -> Result<()> {
+    let wished = sessions.streams.wished;
+    open(tenure, sessions, wished, ["reader", "writer"])
 }
 
 /// Opens streams that delete on the source what they show to be on the target. No transaction is open.
-pub fn open_to_delete(engine: &mut Engine, progress: &CopyProgress) -> Result<()> {
+pub fn open_to_delete(
+    tenure: &Tenure,
+    sessions: &mut EngineSessions,
+    mode: StepMode,
+    progress: &CopyProgress,
+) -> Result<()> {
     // After a failed attempt only one session is used: it shows the cause, or succeeds.
-    if transaction(|| split_state::work::attempts(engine.plan.id)) > 0 {
+    if transaction(|| split_state::work::attempts(tenure.plan.id)) > 0 {
         return Ok(());
     }
-    engine.reader.run("BEGIN")?;
-    engine.target.run("BEGIN")?;
-    engine.streams.wished = wanted(engine, progress, Locks::OfChunks)?.saturating_sub(1);
-    engine.reader.run("ROLLBACK")?;
-    engine.target.run("ROLLBACK")?;
-    open(engine, engine.streams.wished, ["finish"; 2])?;
-    for stream in &mut engine.streams.open {
+    sessions.reader.run("BEGIN")?;
+    sessions.target.run("BEGIN")?;
+    let wished = wanted(tenure.plan.id, sessions, mode, progress, Locks::OfChunks)?.saturating_sub(1);
+    sessions.streams.wished = wished;
+    sessions.reader.run("ROLLBACK")?;
+    sessions.target.run("ROLLBACK")?;
+    open(tenure, sessions, wished, ["finish"; 2])?;
+    for stream in &mut sessions.streams.open {
         stream.reader.run("SET session_replication_role = replica")?;
     }
     Ok(())
@@ -60,44 +70,50 @@ pub enum Locks {
 }
 
 /// Returns how many chunks or batches are wanted at the same time.
-pub fn wanted(engine: &mut Engine, progress: &CopyProgress, locks: Locks) -> Result<usize> {
+pub fn wanted(
+    split: i64,
+    sessions: &mut EngineSessions,
+    mode: StepMode,
+    progress: &CopyProgress,
+    locks: Locks,
+) -> Result<usize> {
     // Writers wait, or more load must not disturb clients.
-    if engine.mode.is_last() || guc::max_copy_rate().is_some() {
+    if mode.is_last() || guc::max_copy_rate().is_some() {
         return Ok(1);
     }
     let wished = match guc::copy_streams() {
-        0 => by_cores(engine)?,
+        0 => by_cores(sessions)?,
         set => set,
     };
     if wished < 2 {
         return Ok(wished);
     }
-    let most = by_locks(engine, progress, locks)?;
+    let most = by_locks(sessions, progress, locks)?;
     if most < wished {
-        tell_of_locks(engine, most, wished);
+        tell_of_locks(split, &mut sessions.streams, most, wished);
     }
     Ok(wished.min(most))
 }
 
 /// Reports a lack of locks, once for each worker.
-fn tell_of_locks(engine: &mut Engine, most: usize, wished: usize) {
-    if std::mem::replace(&mut engine.streams.lacks_locks, true) {
+fn tell_of_locks(split: i64, streams: &mut Streams, most: usize, wished: usize) {
+    if std::mem::replace(&mut streams.lacks_locks, true) {
         return;
     }
     let text = format!(
         "{most} of {wished} streams (shardmaster.copy_streams): more would need over a quarter of the shards' lock table (max_locks_per_transaction)"
     );
-    transaction(|| split::event(engine.plan.id, None, None, &text));
+    transaction(|| split::event(split, None, None, &text));
 }
 
 /// Returns the number of streams that the lock table has room for. All sessions of a server share it, and a stream
 /// locks every partition of its tables: a quarter is for the streams, so that clients find room.
-fn by_locks(engine: &mut Engine, progress: &CopyProgress, locks: Locks) -> Result<usize> {
-    let quarter = match engine.streams.room {
+fn by_locks(sessions: &mut EngineSessions, progress: &CopyProgress, locks: Locks) -> Result<usize> {
+    let quarter = match sessions.streams.room {
         Some(known) => known,
-        None => room(engine)? / 4,
+        None => room(sessions)? / 4,
     };
-    engine.streams.room = Some(quarter);
+    sessions.streams.room = Some(quarter);
     let is_copied = progress.is_copied();
     let counts = progress.tables.iter().filter(|table| is_copied || !table.is_copied()).map(locks_of);
     let counts: Vec<usize> = match locks {
@@ -122,8 +138,8 @@ fn locks_of(table: &TableProgress) -> usize {
 
 /// Returns for how many of the first streams there is room, each of which locks the tables at these positions. If it
 /// is fewer than all, that is reported.
-pub fn fit(engine: &mut Engine, progress: &CopyProgress, of: &[Vec<usize>]) -> usize {
-    let mut left = engine.streams.room.unwrap_or(usize::MAX);
+pub fn fit(split: i64, streams: &mut Streams, progress: &CopyProgress, of: &[Vec<usize>]) -> usize {
+    let mut left = streams.room.unwrap_or(usize::MAX);
     let fits = |positions: &&Vec<usize>| {
         let locks: usize = positions.iter().filter_map(|at| progress.tables.get(*at)).map(locks_of).sum();
         let is_room = locks <= left;
@@ -133,29 +149,29 @@ pub fn fit(engine: &mut Engine, progress: &CopyProgress, of: &[Vec<usize>]) -> u
     let count = of.iter().take_while(fits).count();
     if count < of.len() {
         // The step's own session is one of them.
-        tell_of_locks(engine, count + 1, of.len() + 1);
+        tell_of_locks(split, streams, count + 1, of.len() + 1);
     }
     count
 }
 
 /// Returns the number of locks that the smaller side has room for.
-fn room(engine: &mut Engine) -> Result<usize> {
+fn room(sessions: &mut EngineSessions) -> Result<usize> {
     const ROOM: &str = "SELECT current_setting('max_locks_per_transaction')::bigint
         * (current_setting('max_connections')::bigint + current_setting('max_prepared_transactions')::bigint)";
-    let mut room = engine.reader.count("the room for locks", ROOM)?;
-    room = room.min(engine.target.count("the room for locks", ROOM)?);
+    let mut room = sessions.reader.count("the room for locks", ROOM)?;
+    room = room.min(sessions.target.count("the room for locks", ROOM)?);
     Ok(usize::try_from(room).unwrap_or(0))
 }
 
 /// Returns half of the cores of the smaller side: the rest is for its clients.
-fn by_cores(engine: &mut Engine) -> Result<usize> {
-    if let Some(known) = engine.streams.by_cores {
+fn by_cores(sessions: &mut EngineSessions) -> Result<usize> {
+    if let Some(known) = sessions.streams.by_cores {
         return Ok(known);
     }
-    let (source, target) = (cores(&mut engine.reader)?, cores(&mut engine.target)?);
+    let (source, target) = (cores(&mut sessions.reader)?, cores(&mut sessions.target)?);
     let half = |cores: usize| (cores / 2).clamp(1, MOST_BY_CORES);
     let count = [source, target].into_iter().flatten().min().map_or(UNKNOWN, half);
-    engine.streams.by_cores = Some(count);
+    sessions.streams.by_cores = Some(count);
     Ok(count)
 }
 
@@ -190,18 +206,18 @@ fn counted(listed: &str) -> Option<usize> {
 }
 
 /// Opens missing sessions. If a server admits no more, fewer are used.
-fn open(engine: &mut Engine, count: usize, purposes: [&str; 2]) -> Result<()> {
-    while engine.streams.open.len() < count && !engine.streams.is_short {
-        match open_one(engine, purposes) {
-            Ok(stream) => engine.streams.open.push(stream),
+fn open(tenure: &Tenure, sessions: &mut EngineSessions, count: usize, purposes: [&str; 2]) -> Result<()> {
+    while sessions.streams.open.len() < count && !sessions.streams.is_short {
+        match open_one(tenure, sessions, purposes) {
+            Ok(stream) => sessions.streams.open.push(stream),
             // The step's own sessions show whether the server is reachable at all.
             Err(SplitError::Remote(error)) => {
-                engine.streams.is_short = true;
+                sessions.streams.is_short = true;
                 let text = format!(
                     "only {} streams work (shardmaster.copy_streams): {error}",
-                    engine.streams.open.len() + 1
+                    sessions.streams.open.len() + 1
                 );
-                transaction(|| split::event(engine.plan.id, None, None, &text));
+                transaction(|| split::event(tenure.plan.id, None, None, &text));
             }
             Err(error) => return Err(error),
         }
@@ -210,12 +226,16 @@ fn open(engine: &mut Engine, count: usize, purposes: [&str; 2]) -> Result<()> {
 }
 
 /// Opens a pair; `purposes` are shown in pg_stat_activity.
-fn open_one(engine: &Engine, [reading, writing]: [&str; 2]) -> Result<StreamSessions> {
-    let Engine { plan, identity, .. } = engine;
-    let mut reader = epoch::open(plan, identity, Side::Source, reading)?;
-    session::require_one_server(&reader, &engine.reader)?;
-    let mut writer = epoch::open(plan, identity, Side::Target, writing)?;
-    session::require_one_server(&writer, &engine.target)?;
+fn open_one(
+    tenure: &Tenure,
+    sessions: &EngineSessions,
+    [reading, writing]: [&str; 2],
+) -> Result<StreamSessions> {
+    let plan = &tenure.plan;
+    let mut reader = tenure.open(Side::Source, reading)?;
+    session::require_one_server(&reader, &sessions.reader)?;
+    let mut writer = tenure.open(Side::Target, writing)?;
+    session::require_one_server(&writer, &sessions.target)?;
     // The next worker ends them.
     epoch::register(&mut reader, plan, Side::Source)?;
     epoch::register(&mut writer, plan, Side::Target)?;
@@ -231,19 +251,24 @@ const OUT_OF_MEMORY: &str = "53200";
 /// Makes streams read S and lock what the step has locked, each the tables at these positions. Returns how many of the
 /// first ones do. A reader takes its locks before it imports S, and S can be imported only while the step holds both:
 /// so nothing has changed in between. What a stream neither reads nor writes may change as between two steps.
-pub fn hold(engine: &mut Engine, of: &[Vec<usize>]) -> Result<usize> {
-    let exported = engine.reader.run("SELECT pg_export_snapshot()")?;
-    let snapshot = exported.scalar().ok_or_else(|| nothing_exported(engine))?;
+pub fn hold(
+    tenure: &Tenure,
+    sessions: &mut EngineSessions,
+    tables: &[SplitTable],
+    of: &[Vec<usize>],
+) -> Result<usize> {
+    let exported = sessions.reader.run("SELECT pg_export_snapshot()")?;
+    let snapshot = exported.scalar().ok_or_else(|| nothing_exported(&sessions.reader))?;
     let snapshot = literal(snapshot);
-    let count = of.len().min(engine.streams.open.len());
-    let Engine { plan, generation, tables, reader, streams, .. } = &mut *engine;
+    let count = of.len().min(sessions.streams.open.len());
+    let EngineSessions { reader, streams, .. } = sessions;
     let streams = &mut streams.open[..count];
     for (stream, of) in streams.iter_mut().zip(of) {
         let tables: Vec<&SplitTable> = of.iter().filter_map(|position| tables.get(*position)).collect();
         let into_snapshot = locks::source_locks_within(&tables, SHORTLY);
         let read = format!("{into_snapshot}; SET TRANSACTION SNAPSHOT {snapshot}; {}", as_a_step());
         stream.reader.send(&read)?;
-        stream.writer.send(&begin_writing(plan.id, *generation, &tables))?;
+        stream.writer.send(&begin_writing(tenure.plan.id, tenure.generation, &tables))?;
     }
     let mut ready = Vec::new();
     for stream in streams.iter_mut() {
@@ -261,17 +286,16 @@ pub fn hold(engine: &mut Engine, of: &[Vec<usize>]) -> Result<usize> {
 }
 
 /// Makes the open and wanted streams do this for all tables, for as long as the step reads S.
-pub fn hold_open(engine: &mut Engine) -> Result<()> {
-    engine.streams.open.truncate(engine.streams.wished);
-    let count = engine.streams.open.len();
-    let all: Vec<usize> = (0..engine.tables.len()).collect();
-    engine.streams.held = if count == 0 { 0 } else { hold(engine, &vec![all; count])? };
-    require_known(engine)
+pub fn hold_open(tenure: &Tenure, sessions: &mut EngineSessions, tables: &[SplitTable]) -> Result<()> {
+    sessions.streams.open.truncate(sessions.streams.wished);
+    let count = sessions.streams.open.len();
+    let all: Vec<usize> = (0..tables.len()).collect();
+    sessions.streams.held = if count == 0 { 0 } else { hold(tenure, sessions, tables, &vec![all; count])? };
+    require_known(&tenure.plan, &mut sessions.streams)
 }
 
 /// Requires that the temporary tables of comparisons fit the tables as they are under these locks.
-fn require_known(engine: &mut Engine) -> Result<()> {
-    let Engine { plan, streams, .. } = engine;
+fn require_known(plan: &Plan, streams: &mut Streams) -> Result<()> {
     let asked = [Side::Source, Side::Target].map(|side| temporary::asked(plan, side, temporary::COMPARED));
     let prepared = streams.open.iter_mut().take(streams.held).filter(|stream| stream.prepared.is_some());
     let (mut sessions, mut questions) = (Vec::new(), Vec::new());
@@ -287,9 +311,9 @@ fn require_known(engine: &mut Engine) -> Result<()> {
 }
 
 /// Ends the streams' transactions: they have read what they had to read, and have written nothing.
-pub fn let_go(engine: &mut Engine) -> Result<()> {
-    let held = std::mem::take(&mut engine.streams.held);
-    let streams = engine.streams.open.iter_mut().take(held);
+pub fn let_go(streams: &mut Streams) -> Result<()> {
+    let held = std::mem::take(&mut streams.held);
+    let streams = streams.open.iter_mut().take(held);
     end_all(streams.flat_map(|StreamSessions { reader, writer, .. }| [reader, writer]), "ROLLBACK")
 }
 
@@ -310,8 +334,8 @@ fn unread(reader: &mut Connection, error: RemoteError) -> RemoteError {
     if error.is_transient() { error } else { reader.run("SELECT 1").err().unwrap_or(error) }
 }
 
-fn nothing_exported(engine: &Engine) -> SplitError {
-    let shard = engine.reader.shard();
+fn nothing_exported(reader: &Connection) -> SplitError {
+    let shard = reader.shard();
     SplitError::failed(
         SqlState::NOT_IN_STATE,
         format!("shard \"{shard}\" has exported no snapshot"),
@@ -331,15 +355,15 @@ fn begin_writing(split: i64, generation: i64, tables: &[&SplitTable]) -> String 
 
 /// Begins the step's own transaction on the target, once it has committed one, while its streams still have theirs.
 /// Returns false if another session is in the way, which waits for the streams; they must then release their locks.
-pub fn begin_again(engine: &mut Engine) -> Result<bool> {
-    let begin = begin_writing(engine.plan.id, engine.generation, &engine.tables.iter().collect::<Vec<_>>());
-    let begun = engine.target.run(&begin);
-    if !has_locked(epoch::begun(&mut engine.target, begun))? {
+pub fn begin_again(tenure: &Tenure, sessions: &mut EngineSessions, tables: &[SplitTable]) -> Result<bool> {
+    let begin = begin_writing(tenure.plan.id, tenure.generation, &tables.iter().collect::<Vec<_>>());
+    let begun = sessions.target.run(&begin);
+    if !has_locked(epoch::begun(&mut sessions.target, begun))? {
         return Ok(false);
     }
     // Each stream has held what this session continues with: if one of them still does, no other session had it in
     // between.
-    if let Some(stream) = engine.streams.open.first_mut() {
+    if let Some(stream) = sessions.streams.open.first_mut() {
         stream.writer.run("SELECT 1")?;
     }
     Ok(true)

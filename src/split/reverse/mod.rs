@@ -17,6 +17,7 @@ pub use end::{has_none, leave, remove, under_way};
 use super::cutover::recovery;
 use super::end::before;
 use super::engine::Engine;
+use super::engine::sessions::EngineSessions;
 use super::injection_points::{self, reach};
 use super::plan::check;
 use super::table::{self, SplitTable, columns};
@@ -317,7 +318,8 @@ fn require_frozen(tenure: &Tenure, there: i64) -> Result<Frozen> {
     let version = transaction(|| row::read(there))?.version_cutover.unwrap_or_default();
     let mut engine = Engine::attach(&arm::take(there, &tenure.identity)?)?;
     for (side, wanted) in [(Side::Source, SideState::Moved), (Side::Target, SideState::Open)] {
-        let Engine { control, target, plan, .. } = &mut engine;
+        let Engine { sessions: EngineSessions { control, target, .. }, tenure: Tenure { plan, .. }, .. } =
+            &mut engine;
         let session = if side == Side::Source { control } else { target };
         if let Some(text) = side_state_check::difference(session, plan, side, wanted, version)? {
             // The split's own worker handles that.
@@ -325,11 +327,12 @@ fn require_frozen(tenure: &Tenure, there: i64) -> Result<Frozen> {
             return Err(SplitError::Retry(text));
         }
     }
-    before::require_frozen(&mut engine).map_err(|error| not_frozen(error, &tenure.plan, there))?;
-    let stored = progress::stored(&mut engine.target, &engine.plan)?.unwrap_or_default();
-    let counters = consumed::counters(&mut engine.control, there)?;
+    before::require_frozen(&engine.tenure.plan, &mut engine.sessions, &engine.tables)
+        .map_err(|error| not_frozen(error, &tenure.plan, there))?;
+    let stored = progress::stored(&mut engine.sessions.target, &engine.tenure.plan)?.unwrap_or_default();
+    let counters = consumed::counters(&mut engine.sessions.control, there)?;
     let is_whole = counters.disagreement(stored.steps).is_none() && counters.announced == stored.steps;
-    let shard = &engine.plan.source.shard_key;
+    let shard = &engine.tenure.plan.source.shard_key;
     let again =
         (!is_whole).then(|| format!("shard \"{shard}\" was restored since the cutover of split {there}"));
     Ok(Frozen { again, tables: stored.tables })

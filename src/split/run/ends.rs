@@ -8,6 +8,7 @@ use crate::catalog::reverse_split::{self, WayBack};
 use crate::catalog::split_state::row::SplitState;
 use crate::server::txn::{transaction, try_transaction};
 use crate::split::end::{before, finish, lost_shard, ready};
+use crate::split::engine::Engine;
 use crate::split::{record, reverse};
 use std::time::{Duration, Instant};
 
@@ -38,13 +39,15 @@ impl Worker {
         if !request.accepts {
             // A problem of a table is reported before its rows are read. A comparison may take hours.
             if self.ready.is_none_or(|since| !state.verifies && since.elapsed() > SOON) {
-                before::require_ready(self.attached(state)?, &request)?;
+                let Engine { tenure, sessions, tables, .. } = self.attached(state)?;
+                before::require_ready(&tenure.plan, sessions, tables, &request)?;
                 self.ready = Some(Instant::now());
             }
             if state.verifies {
                 return self.verify(state);
             }
-            ready::require_proven(self.attached(state)?)?;
+            let Engine { tenure, sessions, tables, .. } = self.attached(state)?;
+            ready::require_proven(&tenure.plan, &mut sessions.target, tables)?;
         }
         ready::go_on(self.id)?;
         Ok(Duration::ZERO)
@@ -68,7 +71,7 @@ impl Worker {
         let engine =
             self.engine.take().filter(|_| self.ready.is_some() && !request.is_purged && !request.accepts);
         let tenure = match &engine {
-            Some(engine) => engine.tenure(),
+            Some(engine) => engine.tenure.clone(),
             None => self.take_plan()?,
         };
         if self.leave(&tenure)? {

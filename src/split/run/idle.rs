@@ -6,8 +6,9 @@ use super::Worker;
 use super::pace::is_lease_due;
 use crate::agent::error::Result;
 use crate::agent::state::overflow;
+use crate::remote::Connection;
 use crate::server::wait;
-use crate::split::engine::Engine;
+use crate::split::table::SplitTable;
 use std::time::{Duration, Instant};
 
 /// The longest time between two steps.
@@ -29,7 +30,10 @@ impl Worker {
         while !wait::sleep(pause()) && Instant::now() < until && !is_lease_due(self.lease_renewed) {
             let began = Instant::now();
             // An error comes again in the step, which reports it.
-            let is_empty = self.engine.as_mut().is_some_and(|engine| are_empty(engine).unwrap_or(false));
+            let is_empty = self.engine.as_mut().is_some_and(|engine| {
+                are_empty(engine.tenure.plan.id, &mut engine.sessions.control, &engine.tables)
+                    .unwrap_or(false)
+            });
             if !is_empty || began.elapsed() > QUICK {
                 return;
             }
@@ -38,9 +42,9 @@ impl Worker {
 }
 
 /// Whether no change waits on the source.
-fn are_empty(engine: &mut Engine) -> Result<bool> {
-    let queues = engine.tables.iter().map(|table| format!("EXISTS (SELECT FROM {})", table.queue));
-    let all: Vec<String> = queues.chain([overflow::any(engine.plan.id)]).collect();
-    engine.control.prepare("queues", &format!("SELECT {}", all.join(" OR ")))?;
-    Ok(engine.control.run("EXECUTE queues")?.scalar() == Some("f"))
+fn are_empty(split: i64, control: &mut Connection, tables: &[SplitTable]) -> Result<bool> {
+    let queues = tables.iter().map(|table| format!("EXISTS (SELECT FROM {})", table.queue));
+    let all: Vec<String> = queues.chain([overflow::any(split)]).collect();
+    control.prepare("queues", &format!("SELECT {}", all.join(" OR ")))?;
+    Ok(control.run("EXECUTE queues")?.scalar() == Some("f"))
 }

@@ -168,7 +168,7 @@ impl Worker {
             return self.rest();
         }
         let waits_on =
-            work == Work::Copy && self.engine.as_ref().is_some_and(|e| e.throttle.reason().is_some());
+            work == Work::Copy && self.engine.as_ref().is_some_and(|e| e.pace.throttle.reason().is_some());
         if work != Work::Tail {
             self.idle_since = None;
         }
@@ -211,7 +211,7 @@ impl Worker {
             }))));
         }
         let id = self.id;
-        let plan = &self.attached(state)?.plan;
+        let plan = &self.attached(state)?.tenure.plan;
         executions::require_none(&plan.source.shard_key, &plan.target.shard_key)?;
         if reverse::lacks_partitions(id, &self.attached(state)?.tables)? {
             reverse::capture_partitions(id, &self.read_plan()?.1)?;
@@ -224,7 +224,7 @@ impl Worker {
         let Some(rehearsed) = self.cut_over_to(state, Aim::Rehearse)? else { return Ok(Duration::ZERO) };
         // Its sessions hold what a cutover holds.
         let Some(engine) = self.engine.take() else { return Ok(Duration::ZERO) };
-        recovery::reopen_routes(&engine.plan)?;
+        recovery::reopen_routes(&engine.tenure.plan)?;
         drop(engine);
         let fenced = rehearsed.began.elapsed();
         self.write(|| record::rehearsed(self.id, fenced, rehearsed.waited_for.as_deref()));
@@ -240,7 +240,7 @@ impl Worker {
         engine.verification = None;
         // Rows have come since the tables were analyzed. What is not done within a turn delays nothing.
         engine.analyzed.clear();
-        analyze::run(engine);
+        analyze::run(&engine.tenure.plan, &mut engine.sessions.target, &mut engine.analyzed);
         match cutover::be_ready(engine) {
             Err(SplitError::Failed(failure)) if !asked_for_else(id, work) => {
                 self.stop_before_cutover(state.phase, &failure);
@@ -250,7 +250,7 @@ impl Worker {
             ready => ready?,
         }
         let done = cutover::run(engine, aim, limit);
-        engine.set_deadline(None);
+        engine.sessions.set_deadline(None);
         done
     }
 
@@ -335,8 +335,8 @@ impl Worker {
         self.write(|| split_state::work::rests_paused(self.id));
         match self.engine.as_mut() {
             Some(engine) => {
-                engine.streams.end();
-                renew_lease(engine, &mut self.lease_renewed)?;
+                engine.sessions.streams.end();
+                renew_lease(&engine.tenure, &mut engine.sessions, &mut self.lease_renewed)?;
             }
             // Only the source is needed for that, and no side is taken over.
             None if is_lease_due(self.lease_renewed) => {
@@ -354,9 +354,7 @@ impl Worker {
     fn hold(&mut self) -> Result<Duration> {
         let state = transaction(|| row::read(self.id))?;
         let id = self.id;
-        let mut renewed = self.lease_renewed;
-        renew_lease(self.attached(&state)?, &mut renewed)?;
-        self.lease_renewed = renewed;
+        self.renew_own_lease(&state)?;
         self.write(|| split_state::work::does(id, Activity::Idle, None));
         wait::report_as(WorkerStatus::Idle, "waiting for shard_split_run_backfill");
         Ok(Duration::from_secs(5))
@@ -376,13 +374,13 @@ impl Worker {
         }
         self.record(state, &outcome)?;
         if let Some(engine) = self.engine.as_mut() {
-            self.readers.watch(engine)?;
+            self.readers.watch(&engine.tenure.plan, &mut engine.sessions)?;
         }
         match self.engine.as_mut().filter(|_| outcome.chunks == 0 && !outcome.progress.is_copied()) {
             Some(engine) => {
                 // A step without rows renews nothing.
-                renew_lease(engine, &mut self.lease_renewed)?;
-                if let Some(reason) = engine.throttle.reason() {
+                renew_lease(&engine.tenure, &mut engine.sessions, &mut self.lease_renewed)?;
+                if let Some(reason) = engine.pace.throttle.reason() {
                     wait::report(reason);
                 }
                 Ok(guc::tail_interval())
@@ -396,11 +394,11 @@ impl Worker {
         let (mut failures, rests_until) = (self.compare_failures, self.compares_after);
         let engine = self.attached(state)?;
         if state.repairs {
-            repair::run(engine)?;
+            repair::run(&engine.tenure, &mut engine.sessions, &engine.tables)?;
         }
         match (state.verifies, began < rests_until) {
             (true, false) => walk::begin(engine)?,
-            (true, true) => walk::rest(engine),
+            (true, true) => walk::rest(engine.verification.as_mut()),
             (false, _) => engine.verification = None,
         }
         let outcome = step::run(engine);
@@ -408,7 +406,7 @@ impl Worker {
             None => Ended::Committed,
             Some(_) => Ended::CopyRestarted,
         });
-        walk::record(engine, ended, &mut failures);
+        walk::record(engine.tenure.plan.id, engine.verification.as_mut(), ended, &mut failures);
         let compared = engine.verification.as_ref().map_or(0, |run| run.step_bytes);
         self.compare_failures = failures;
         if compared > 0 {
@@ -420,14 +418,11 @@ impl Worker {
         }
         let is_caught_up = outcome.lag < guc::max_lag() && outcome.progress.is_copied();
         // The way to the cutover waits for it, changes do not.
-        let is_analyzed =
-            state.phase != Phase::Tailing || !is_caught_up || analyze::run(self.attached(state)?);
+        let is_analyzed = state.phase != Phase::Tailing || !is_caught_up || self.analyze_target(state)?;
         if is_analyzed {
             self.record(state, &outcome)?;
         }
-        let mut renewed = self.lease_renewed;
-        renew_lease(self.attached(state)?, &mut renewed)?;
-        self.lease_renewed = renewed;
+        self.renew_own_lease(state)?;
         if !is_analyzed {
             return Ok(Duration::ZERO);
         }
@@ -453,7 +448,11 @@ impl Worker {
                 transaction(|| cutover_request::waits_for(self.id)).unwrap_or_default(),
             ),
             false => {
-                let found = self.engine.as_mut().map(|engine| self.readers.watch(engine)).transpose()?;
+                let found = self
+                    .engine
+                    .as_mut()
+                    .map(|engine| self.readers.watch(&engine.tenure.plan, &mut engine.sessions))
+                    .transpose()?;
                 match found.flatten() {
                     Some(reads) => (WorkerStatus::Waiting, reads),
                     None => (WorkerStatus::Idle, "waiting for shard_split_cutover".to_owned()),
@@ -473,10 +472,10 @@ impl Worker {
         let changes_phase = record::next_phase(state.phase, outcome) != state.phase;
         let due = self.recorded.elapsed() > Duration::from_secs(1);
         if changes_phase || due || outcome.chunks > 0 || outcome.changes > 0 || outcome.restarted.is_some() {
-            let queue_bytes = engine.queue_bytes()?;
+            let queue_bytes = engine.sessions.queue_bytes(&engine.tables)?;
             if let Some(engine) = self.engine.as_ref() {
                 self.retry_on_lock(|| {
-                    record::step(self.id, engine.generation, &engine.tables, outcome, queue_bytes)
+                    record::step(self.id, engine.tenure.generation, &engine.tables, outcome, queue_bytes)
                 })?;
             }
             self.recorded = Instant::now();

@@ -1,11 +1,12 @@
 //! How long a worker pauses between two steps, and how often it renews its lease.
 
 use crate::agent::error::Result;
+use crate::agent::state::epoch::Tenure;
 use crate::agent::state::lease;
 use crate::guc;
 use crate::server::wait;
 use crate::split::copy::outcome::StepOutcome;
-use crate::split::engine::Engine;
+use crate::split::engine::sessions::EngineSessions;
 use std::time::{Duration, Instant};
 
 /// Returns how long a copy pauses after a step, in any phase.
@@ -33,9 +34,13 @@ pub(super) fn is_lease_due(renewed: Option<Instant>) -> bool {
     renewed.is_none_or(|renewed| renewed.elapsed() > lease / 8)
 }
 
-pub(super) fn renew_lease(engine: &mut Engine, renewed: &mut Option<Instant>) -> Result<()> {
+pub(super) fn renew_lease(
+    tenure: &Tenure,
+    sessions: &mut EngineSessions,
+    renewed: &mut Option<Instant>,
+) -> Result<()> {
     if is_lease_due(*renewed) {
-        engine.control_transaction(&lease::renew(engine.plan.id))?;
+        sessions.control_transaction(tenure, &lease::renew(tenure.plan.id))?;
         *renewed = Some(Instant::now());
     }
     Ok(())

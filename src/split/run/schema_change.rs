@@ -10,12 +10,13 @@ use crate::agent::session::Side;
 use crate::agent::shape::TableShape;
 use crate::agent::state::epoch::{self, Tenure};
 use crate::agent::state::progress::{self, CopyProgress, TableProgress};
-use crate::catalog::split;
+use crate::catalog::split::{self, Plan};
 use crate::error::{Failure, SqlState};
 use crate::server::txn::transaction;
 use crate::split::copy::change_effect;
 use crate::split::copy::change_effect::ChangeEffect;
 use crate::split::copy::{apply_ddl, collision, partition_layout};
+use crate::split::engine::sessions::EngineSessions;
 use crate::split::engine::{Engine, locks};
 use crate::split::injection_points::{self, reach};
 use crate::split::plan::check;
@@ -36,7 +37,7 @@ pub fn adopt(tenure: &Tenure, why: Failure) -> Result<Adopted> {
     install::keep_lease(&tenure.plan)?;
     let mut engine = Engine::attach(tenure)?;
     let replays = transaction(|| split::replays_ddl(tenure.plan.id));
-    let has_changed = replays && bring_over(&mut engine, &why)?;
+    let has_changed = replays && bring_over(&engine.tenure, &mut engine.sessions, &engine.tables, &why)?;
     if has_changed {
         engine = Engine::attach(tenure)?;
     }
@@ -48,13 +49,13 @@ pub fn adopt(tenure: &Tenure, why: Failure) -> Result<Adopted> {
         SplitError::Failed(found) => SplitError::Reshaped(waits(why.clone(), found.detail)),
         other => other,
     })?;
-    let id = engine.plan.id;
-    let mut progress = hold(&mut engine)?;
-    let changed = take_in(&mut engine, &mut progress, &why)?;
+    let id = engine.tenure.plan.id;
+    let mut progress = hold(&engine.tenure, &mut engine.sessions, &mut engine.tables)?;
+    let changed = take_in(&engine.tenure.plan, &mut engine.sessions, &engine.tables, &mut progress, &why)?;
     // The reverse split is renewed first: it counts from the cutover, which comes after this.
     reverse::renew(id, &engine.tables)?;
-    progress::store(&mut engine.target, id, &progress)?;
-    engine.target.run("COMMIT")?;
+    progress::store(&mut engine.sessions.target, id, &progress)?;
+    engine.sessions.target.run("COMMIT")?;
     reach(injection_points::RESHAPE_ADOPTED)?;
     transaction(|| tell(id, &engine.tables, &changed));
     if changed.is_empty() && !has_changed && why.sqlstate == SqlState::parse(collision::NO_PLACE) {
@@ -79,29 +80,34 @@ fn differs(table: &SplitTable, why: &Failure) -> String {
 }
 
 /// Applies what the owner has done on the source to the target. Returns whether there was anything.
-fn bring_over(engine: &mut Engine, why: &Failure) -> Result<bool> {
-    let columns = apply_ddl::bring_over(engine, why)?;
-    let partitions = partition_layout::bring_over(engine, None)
+fn bring_over(
+    tenure: &Tenure,
+    sessions: &mut EngineSessions,
+    tables: &[SplitTable],
+    why: &Failure,
+) -> Result<bool> {
+    let columns = apply_ddl::bring_over(tenure, &mut sessions.target, tables, why)?;
+    let partitions = partition_layout::bring_over(tenure, sessions, tables, None)
         .map_err(|error| apply_ddl::refused(error, "partitions of the source", why))?;
     Ok(columns || partitions)
 }
 
 /// Locks both sides in the state that the check has found, as a step does.
-fn hold(engine: &mut Engine) -> Result<CopyProgress> {
-    locks::lock_source(engine)?;
-    let on_source = seen::look(&mut engine.reader, &engine.plan, Side::Source)?;
-    epoch::begin_as(&mut engine.target, engine.plan.id, Side::Target, engine.generation)?;
-    locks::lock_target(engine)?;
-    let on_target = seen::look(&mut engine.target, &engine.plan, Side::Target)?;
-    untrusted_code::look_through(&mut engine.target, &engine.plan, Side::Target, on_target.code())?;
-    let mut progress = progress::read_locked(&mut engine.target, &engine.plan)?;
+fn hold(tenure: &Tenure, sessions: &mut EngineSessions, tables: &mut [SplitTable]) -> Result<CopyProgress> {
+    locks::lock_source(&mut sessions.reader, tables)?;
+    let on_source = seen::look(&mut sessions.reader, &tenure.plan, Side::Source)?;
+    epoch::begin_as(&mut sessions.target, tenure.plan.id, Side::Target, tenure.generation)?;
+    locks::lock_target(&mut sessions.target, tables)?;
+    let on_target = seen::look(&mut sessions.target, &tenure.plan, Side::Target)?;
+    untrusted_code::look_through(&mut sessions.target, &tenure.plan, Side::Target, on_target.code())?;
+    let mut progress = progress::read_locked(&mut sessions.target, &tenure.plan)?;
     if progress.target_system.as_deref() != Some(on_target.system()) {
         // Names of files have no meaning on another server.
         let leaves = progress.tables.iter_mut().filter_map(|table| table.target_leaves.as_mut());
         leaves.flatten().for_each(|leaf| leaf.filenode = None);
     }
     let now = on_source.tables.into_iter().zip(on_target.tables);
-    for (table, (source, target)) in engine.tables.iter_mut().zip(now) {
+    for (table, (source, target)) in tables.iter_mut().zip(now) {
         let is_checked = |one: &TableShape, other: &TableShape| one.structure() == other.structure();
         if !is_checked(&table.source, &source) || !is_checked(&table.target, &target) {
             return Err(SplitError::Retry(format!("table {} to remain unchanged", source.name)));
@@ -114,11 +120,13 @@ fn hold(engine: &mut Engine) -> Result<CopyProgress> {
 /// Adopts the tables, by position, that differ from those that their rows were copied from, or into: from now on they
 /// are recorded as they are.
 fn take_in(
-    engine: &mut Engine,
+    plan: &Plan,
+    sessions: &mut EngineSessions,
+    tables: &[SplitTable],
     progress: &mut CopyProgress,
     why: &Failure,
 ) -> Result<Vec<(usize, ChangeEffect)>> {
-    let Engine { plan, reader, target, tables, .. } = engine;
+    let EngineSessions { reader, target, .. } = sessions;
     let mut changed = Vec::new();
     for (position, (table, known)) in tables.iter().zip(&progress.tables).enumerate() {
         if is_another(table, known, why)? {

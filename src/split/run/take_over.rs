@@ -13,7 +13,8 @@ use crate::split::cutover::recovery::{self, Reverted};
 use crate::split::engine::Engine;
 use crate::split::plan::check;
 use crate::split::run::Worker;
-use crate::split::{install, phases, record};
+use crate::split::run::pace::renew_lease;
+use crate::split::{analyze, install, phases, record};
 
 impl Worker {
     /// Whether an earlier worker, or this one with sessions that it has lost, was within a cutover.
@@ -51,7 +52,7 @@ impl Worker {
             if !phases::is_decided(state.phase) {
                 engine.create_window_tables()?;
             }
-            recovery::settle(&mut engine, state)?;
+            recovery::settle(&engine.tenure, &mut engine.sessions, state)?;
             self.engine = Some(engine);
             // The recovery may have changed the plan, so it is read again.
             let now = transaction(|| row::read(self.id))?;
@@ -60,6 +61,22 @@ impl Worker {
             }
         }
         self.engine.as_mut().ok_or(SplitError::Superseded)
+    }
+
+    /// Analyzes the target's tables with the plan of the engine, and attaches the engine if needed. Returns false if
+    /// some tables are left.
+    pub(super) fn analyze_target(&mut self, state: &SplitState) -> Result<bool> {
+        let Engine { tenure, sessions, analyzed, .. } = self.attached(state)?;
+        Ok(analyze::run(&tenure.plan, &mut sessions.target, analyzed))
+    }
+
+    /// Renews the lease with the engine's session, and attaches the engine if needed.
+    pub(super) fn renew_own_lease(&mut self, state: &SplitState) -> Result<()> {
+        let mut renewed = self.lease_renewed;
+        let Engine { tenure, sessions, .. } = self.attached(state)?;
+        renew_lease(tenure, sessions, &mut renewed)?;
+        self.lease_renewed = renewed;
+        Ok(())
     }
 
     /// Handles a shard that does not know the split: the master was restored to a time before the split ended, or the

@@ -4,9 +4,9 @@
 
 use crate::agent::error::Result;
 use crate::agent::session::Side;
-use crate::catalog::split;
+use crate::catalog::split::{self, Plan};
 use crate::server::txn::transaction;
-use crate::split::engine::Engine;
+use crate::split::engine::sessions::EngineSessions;
 use crate::split::readers;
 use std::time::{Duration, Instant};
 
@@ -26,14 +26,14 @@ impl Readers {
     }
 
     /// Searches them every few seconds.
-    pub(super) fn watch(&mut self, engine: &mut Engine) -> Result<Option<String>> {
+    pub(super) fn watch(&mut self, plan: &Plan, sessions: &mut EngineSessions) -> Result<Option<String>> {
         if self.asked.is_some_and(|asked| asked.elapsed() < APART) {
             return Ok(self.found.clone());
         }
         self.asked = Some(Instant::now());
-        let found = look(engine)?;
+        let found = look(plan, sessions)?;
         if let Some((text, hint)) = found.as_ref().filter(|(text, _)| self.found.as_ref() != Some(text)) {
-            transaction(|| split::event_again(engine.plan.id, &format!("{text}. {hint}")));
+            transaction(|| split::event_again(plan.id, &format!("{text}. {hint}")));
         }
         self.found = found.map(|(text, _)| text);
         Ok(self.found.clone())
@@ -41,8 +41,8 @@ impl Readers {
 }
 
 /// Returns the first one, in words, and what to do.
-fn look(engine: &mut Engine) -> Result<Option<(String, String)>> {
-    let Engine { plan, control, target, .. } = engine;
+fn look(plan: &Plan, sessions: &mut EngineSessions) -> Result<Option<(String, String)>> {
+    let EngineSessions { control, target, .. } = sessions;
     for (session, side) in [(control, Side::Source), (target, Side::Target)] {
         let shard = session.shard().to_owned();
         if let Some(reader) = readers::find(session, plan, side)?.into_iter().next() {

@@ -42,6 +42,8 @@ use crate::remote::result::Rows;
 use crate::remote::{Connection, RemoteError};
 use crate::server::txn::transaction;
 use crate::split::engine::Engine;
+use crate::split::engine::sessions::EngineSessions;
+use crate::split::table::SplitTable;
 use crate::words::some_of;
 use counter::CounterState;
 use draw::Draw;
@@ -83,10 +85,16 @@ pub fn with_registered_now(plan: &Plan) -> Plan {
 
 /// Raises every sequence of the target to the source's position plus a margin, and creates those of moving keys that
 /// it lacks. Until the deadline it waits for sessions that have drawn from one.
-pub fn raise(engine: &mut Engine, ahead: Ahead, deadline: Instant) -> Result<RaisedSequences> {
-    let plan = with_registered_now(&engine.plan);
-    let tables = TableNumbers::of(&engine.tables);
-    let (control, target) = (&mut engine.control, &mut engine.target);
+pub fn raise(
+    plan: &Plan,
+    sessions: &mut EngineSessions,
+    tables: &[SplitTable],
+    ahead: Ahead,
+    deadline: Instant,
+) -> Result<RaisedSequences> {
+    let plan = with_registered_now(plan);
+    let tables = TableNumbers::of(tables);
+    let EngineSessions { control, target, .. } = sessions;
     let all = control.run(ALL)?;
     let found = complete(&plan, control, target, &tables)?;
     let mut known = RaisedSequences {
@@ -188,25 +196,27 @@ impl RaisedSequences {
     ) -> Result<()> {
         let now = [source, target].map(|rows| rows.first().map(draw::read).unwrap_or_default());
         if now != self.of_columns || source.get(1).is_none_or(|all| all.rows != self.all.rows) {
-            *self = raise(engine, Ahead::Enough, deadline)?;
+            *self =
+                raise(&engine.tenure.plan, &mut engine.sessions, &engine.tables, Ahead::Enough, deadline)?;
             return Ok(());
         }
         let (Some(from), Some(to)) = (source.get(3), target.get(3)) else { return Ok(()) };
-        let mut positions = positions::read(&engine.control, from, &engine.target, to, &self.pairs)?;
+        let mut positions =
+            positions::read(&engine.sessions.control, from, &engine.sessions.target, to, &self.pairs)?;
         for (position, before) in positions.iter_mut().zip(&self.reached) {
             position.to = position.to.map(|to| to.known_as(*before));
         }
-        self.raise_to(engine, &positions, deadline)
+        self.raise_to(&mut engine.sessions.target, &positions, deadline)
     }
 
     fn raise_to(
         &mut self,
-        engine: &mut Engine,
+        target: &mut Connection,
         positions: &[SequencePosition],
         deadline: Instant,
     ) -> Result<()> {
         let Raised { reached, .. } =
-            positions::raise_all(&mut engine.target, &self.pairs, positions, Ahead::Enough, deadline)?;
+            positions::raise_all(target, &self.pairs, positions, Ahead::Enough, deadline)?;
         self.reached = reached;
         Ok(())
     }
@@ -214,20 +224,21 @@ impl RaisedSequences {
     /// Raises them after the decision, right before the target opens, by what the source has given out since. The
     /// target is indispensable now, so neither the source nor a transaction of the target is waited for long. Returns
     /// what remained undone.
-    pub fn follow(&mut self, engine: &mut Engine) -> Result<Option<String>> {
+    pub fn follow(&mut self, sessions: &mut EngineSessions) -> Result<Option<String>> {
         if self.pairs.is_empty() {
             return Ok(None);
         }
+        let EngineSessions { control, target, .. } = sessions;
         let deadline = Instant::now() + TO_FOLLOW;
-        engine.control.set_deadline(Some(deadline));
+        control.set_deadline(Some(deadline));
         let asked = format!("{}; {}", self.still_sequences()[0], self.asks[0]);
-        let answer = engine.control.run(&asked);
-        engine.control.set_deadline(None);
+        let answer = control.run(&asked);
+        control.set_deadline(None);
         let positions = match answer {
-            Ok(rows) => self.positions_of(&engine.control, &rows),
+            Ok(rows) => self.positions_of(control, &rows),
             Err(error) => return Ok(Some(error.to_string())),
         };
-        let raised = positions.and_then(|positions| self.raise_to(engine, &positions, deadline));
+        let raised = positions.and_then(|positions| self.raise_to(target, &positions, deadline));
         match raised {
             Ok(()) => Ok(None),
             Err(SplitError::Remote(error)) if !error.is_verdict() => Err(error.into()),

@@ -13,36 +13,36 @@ use crate::split::verify::walk;
 
 /// Returns whether streams are to compare, within a step whose target is at S. Otherwise the step has compared itself.
 pub fn begin(engine: &mut Engine, progress: &CopyProgress) -> Result<bool> {
-    let is_rest = std::mem::take(&mut engine.streams.rest);
+    let is_rest = std::mem::take(&mut engine.sessions.streams.rest);
     match engine.verification.as_ref().is_some_and(|run| !run.tables.is_empty()) {
         true if is_rest => {}
-        true => stream_sessions::hold_open(engine)?,
-        false => engine.streams.end(),
+        true => stream_sessions::hold_open(&engine.tenure, &mut engine.sessions, &engine.tables)?,
+        false => engine.sessions.streams.end(),
     }
-    if engine.streams.held == 0 {
+    if engine.sessions.streams.held == 0 {
         compare(engine, progress)?;
     }
-    Ok(engine.streams.held > 0)
+    Ok(engine.sessions.streams.held > 0)
 }
 
 /// Compares once the step is committed.
 pub fn run(engine: &mut Engine, progress: &CopyProgress) -> Result<()> {
-    if stream_sessions::begin_again(engine)? {
+    if stream_sessions::begin_again(&engine.tenure, &mut engine.sessions, &engine.tables)? {
         compare(engine, progress)?;
-        engine.target.run("ROLLBACK")?;
+        engine.sessions.target.run("ROLLBACK")?;
     } else {
         // The next step compares alone.
-        engine.streams.rest = true
+        engine.sessions.streams.rest = true
     }
-    stream_sessions::let_go(engine)?;
-    engine.reader.run("COMMIT")?;
+    stream_sessions::let_go(&mut engine.sessions.streams)?;
+    engine.sessions.reader.run("COMMIT")?;
     Ok(())
 }
 
 fn compare(engine: &mut Engine, progress: &CopyProgress) -> Result<()> {
     walk::slices(engine, progress, When::BeforeCutover)?;
     if engine.verification.as_ref().is_some_and(Run::has_found) {
-        reads::require_none(engine.plan.id, ": rows differ there")?;
+        reads::require_none(engine.tenure.plan.id, ": rows differ there")?;
     }
     Ok(())
 }

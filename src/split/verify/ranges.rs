@@ -11,9 +11,11 @@ use super::position::VerifyPosition;
 use super::whole;
 use crate::agent::error::Result;
 use crate::agent::shape::TableShape;
+use crate::catalog::split::Plan;
 use crate::remote::Connection;
 use crate::remote::quote::{array_literal, ident, literal};
-use crate::split::engine::{Engine, scope_size};
+use crate::split::engine::scope_size;
+use crate::split::engine::sessions::EngineSessions;
 use crate::split::table::SplitTable;
 
 /// The number of keys of the first range, its bytes if rows are wide, and the numbers of keys of the smallest and of
@@ -47,9 +49,8 @@ pub const BY_INDEX: &str = "SET LOCAL enable_seqscan = off; SET LOCAL enable_bit
 pub const AS_BEFORE: &str = "SET LOCAL enable_seqscan = on; SET LOCAL enable_bitmapscan = on";
 
 /// Whether a table is compared by ranges of its key: this must read each block about once.
-pub fn suits(engine: &mut Engine, position: usize) -> Result<bool> {
-    let Engine { plan, reader, target, tables, .. } = engine;
-    let table = &tables[position];
+pub fn suits(plan: &Plan, sessions: &mut EngineSessions, table: &SplitTable) -> Result<bool> {
+    let EngineSessions { reader, target, .. } = sessions;
     if ![&table.source, &table.target].into_iter().all(is_plain) {
         return Ok(false);
     }
@@ -69,9 +70,8 @@ pub fn suits(engine: &mut Engine, position: usize) -> Result<bool> {
 
 /// Returns how many keys a table's first range has: few if rows are wide, as these are mostly stored out of line.
 /// Without statistics the width of the rows is unknown.
-pub fn first_keys(engine: &mut Engine, position: usize) -> Result<i64> {
-    let Engine { reader, tables, .. } = engine;
-    let leaves: Vec<String> = tables[position].source.leaves().iter().map(|leaf| leaf.oid.clone()).collect();
+pub fn first_keys(reader: &mut Connection, table: &SplitTable) -> Result<i64> {
+    let leaves: Vec<String> = table.source.leaves().iter().map(|leaf| leaf.oid.clone()).collect();
     let query = format!(
         "SELECT coalesce(min(greatest(c.reltuples, 0)::float8 * {FIRST_BYTES} / greatest(pg_table_size(c.oid), 1)), 0)::numeric::bigint
            FROM pg_class c WHERE c.oid = ANY ({}::oid[])",
@@ -136,9 +136,13 @@ pub struct Range {
 impl Range {
     /// Returns the next range, of this many keys of the source; if it has no more of them, of the target, at whose end
     /// clients may have added any number since the cutover.
-    pub fn next(engine: &mut Engine, position: usize, at: &VerifyPosition, keys: i64) -> Result<Range> {
-        let Engine { reader, target, tables, .. } = engine;
-        let table = &tables[position];
+    pub fn next(
+        sessions: &mut EngineSessions,
+        table: &SplitTable,
+        at: &VerifyPosition,
+        keys: i64,
+    ) -> Result<Range> {
+        let EngineSessions { reader, target, .. } = sessions;
         let begins = Range { after: at.after.clone(), to: None };
         let to = match begins.key_at(reader, &table.source, keys)? {
             None => begins.key_at(target, &table.target, keys)?,
@@ -186,8 +190,8 @@ impl Range {
     }
 
     /// Returns these conditions with the scope, for both sides.
-    pub fn conditions(&self, engine: &Engine, position: usize) -> [String; 2] {
-        let (table, scope) = (&engine.tables[position], &engine.plan.scope);
+    pub fn conditions(&self, plan: &Plan, table: &SplitTable) -> [String; 2] {
+        let scope = &plan.scope;
         [(&table.source, &table.source_by), (&table.target, &table.target_by)]
             .map(|(shape, by)| format!("{} AND {}", self.condition(shape), scope.filter(by, "t")))
     }

@@ -2,20 +2,22 @@
 //! written to them. The next window copies them, whatever state they are in by then.
 
 use crate::agent::error::Result;
+use crate::agent::state::epoch::Tenure;
 use crate::agent::state::queue;
 use crate::catalog::verification;
 use crate::remote::quote::literal;
 use crate::server::txn::transaction;
-use crate::split::engine::Engine;
+use crate::split::engine::sessions::EngineSessions;
+use crate::split::table::SplitTable;
 
 /// The number of keys that are entered in one transaction.
 const BATCH: i64 = 1000;
 
 /// Enters some of the remaining keys.
-pub fn run(engine: &mut Engine) -> Result<()> {
-    let id = engine.plan.id;
+pub fn run(tenure: &Tenure, sessions: &mut EngineSessions, tables: &[SplitTable]) -> Result<()> {
+    let id = tenure.plan.id;
     let Some(repair) = transaction(|| verification::to_repair(id, BATCH)) else { return Ok(()) };
-    if let Some(table) = engine.tables.iter().find(|table| table.policy.ordinal == repair.ordinal) {
+    if let Some(table) = tables.iter().find(|table| table.policy.ordinal == repair.ordinal) {
         let rows: Vec<String> = repair
             .keys
             .iter()
@@ -30,7 +32,7 @@ pub fn run(engine: &mut Engine) -> Result<()> {
             queue::keys(&table.source).join(", "),
             rows.join(", ")
         );
-        engine.control_transaction(&statement)?;
+        sessions.control_transaction(tenure, &statement)?;
     }
     transaction(|| verification::repaired(id, &repair));
     Ok(())

@@ -2,13 +2,15 @@
 //! slice after the other: there are few of those.
 
 use crate::agent::error::Result;
+use crate::catalog::split::Plan;
 use crate::guc;
 use crate::remote::copy::Copied;
 use crate::remote::pipe::{self, FailedPiece, Lane};
 use crate::remote::{FOR_EVER, RemoteError};
 use crate::split::blocks::LeafRows;
-use crate::split::engine::Engine;
 use crate::split::engine::session_pair::{SessionPair, ask_each};
+use crate::split::engine::sessions::EngineSessions;
+use crate::split::table::SplitTable;
 use crate::split::verify::rows::{self, Sides, SliceResult};
 
 /// Rows of one leaf.
@@ -28,15 +30,13 @@ impl Slice {
 /// Compares rows of a table's leaves on the source, each looked for on the target. `unless` is a condition over their
 /// keys `k` under which a difference is not reported.
 pub fn of_source(
-    engine: &mut Engine,
-    position: usize,
+    plan: &Plan,
+    sessions: &mut EngineSessions,
+    table: &SplitTable,
     slices: &[Slice],
     unless: &str,
 ) -> Result<Vec<SliceResult>> {
-    let Engine { plan, reader, target, streams, tables, .. } = engine;
-    let table = &tables[position];
-    let own = SessionPair { source: reader, target };
-    let mut pairs = of_slices(SessionPair::all(own, &mut streams.open), slices);
+    let mut pairs = of_slices(sessions.pairs(), slices);
     ask_each(pairs.iter_mut().map(|pair| &mut *pair.target), guc::remote_timeout(), |_| {
         Some(rows::FORGET_ON_TARGET.to_owned())
     })?;
@@ -63,11 +63,13 @@ pub fn of_source(
 }
 
 /// Finds rows of its leaves on the target that the source does not have.
-pub fn of_target(engine: &mut Engine, position: usize, slices: &[Slice]) -> Result<Vec<SliceResult>> {
-    let Engine { plan, reader, target, streams, tables, .. } = engine;
-    let table = &tables[position];
-    let own = SessionPair { source: reader, target };
-    let mut pairs = of_slices(SessionPair::all(own, &mut streams.open), slices);
+pub fn of_target(
+    plan: &Plan,
+    sessions: &mut EngineSessions,
+    table: &SplitTable,
+    slices: &[Slice],
+) -> Result<Vec<SliceResult>> {
+    let mut pairs = of_slices(sessions.pairs(), slices);
     ask_each(pairs.iter_mut().map(|pair| &mut *pair.source), guc::remote_timeout(), |_| {
         Some(rows::FORGET_ON_SOURCE.to_owned())
     })?;

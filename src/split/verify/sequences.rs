@@ -6,10 +6,13 @@ use super::slice::position_of;
 use crate::agent::error::Result;
 use crate::agent::session::Side;
 use crate::agent::table_names::TableNames;
+use crate::catalog::split::Plan;
 use crate::catalog::verification::{RowDifference, VerificationStatus};
 use crate::numbers::behind::{self, NumberEnd};
 use crate::numbers::introspect;
 use crate::split::engine::Engine;
+use crate::split::engine::sessions::EngineSessions;
+use crate::split::table::SplitTable;
 
 /// Checks them after the cutover, while both sides' tables are locked.
 pub fn look_at(engine: &mut Engine) -> Result<()> {
@@ -19,9 +22,13 @@ pub fn look_at(engine: &mut Engine) -> Result<()> {
         .iter()
         .enumerate()
         .filter(|(_, (table, _))| table.status == VerificationStatus::Passed)
-        .filter_map(|(number, (table, _))| Some((position_of(engine, table.ordinal)?, number)))
+        .filter_map(|(number, (table, _))| Some((position_of(&engine.tables, table.ordinal)?, number)))
         .collect();
-    let found = if done.is_empty() { Ok(Vec::new()) } else { find(engine, &done) };
+    let found = if done.is_empty() {
+        Ok(Vec::new())
+    } else {
+        find(&engine.tenure.plan, &mut engine.sessions, &engine.tables, &done)
+    };
     for behind in found.as_deref().unwrap_or_default() {
         let of_table = done.iter().find(|(position, _)| *position == behind.column.0);
         if let Some((table, _)) = of_table.and_then(|(_, number)| run.compared.get_mut(*number)) {
@@ -33,10 +40,15 @@ pub fn look_at(engine: &mut Engine) -> Result<()> {
     found.map(drop)
 }
 
-fn find(engine: &mut Engine, done: &[(usize, usize)]) -> Result<Vec<behind::NumberBehind>> {
-    let lists = [Side::Source, Side::Target].map(|side| TableNames::keyed_lists(&engine.plan, side));
+fn find(
+    plan: &Plan,
+    sessions: &mut EngineSessions,
+    tables: &[SplitTable],
+    done: &[(usize, usize)],
+) -> Result<Vec<behind::NumberBehind>> {
+    let lists = [Side::Source, Side::Target].map(|side| TableNames::keyed_lists(plan, side));
     let is_done = |position: usize| done.iter().any(|(other, _)| *other == position);
-    let Engine { reader, target, tables, .. } = engine;
+    let EngineSessions { reader, target, .. } = sessions;
     let of = |name: &dyn Fn(usize) -> String| -> Vec<Option<String>> {
         (0..tables.len()).map(|position| is_done(position).then(|| name(position))).collect()
     };

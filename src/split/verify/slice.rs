@@ -4,13 +4,16 @@ use super::changes::Changes;
 use super::rows::{self, SliceResult};
 use crate::agent::error::Result;
 use crate::agent::state::progress::CopyProgress;
+use crate::catalog::split::Plan;
 use crate::catalog::verification::{RowDifference, Verification, VerificationStatus};
 use crate::error::{Failure, SqlState};
 use crate::remote::Connection;
-use crate::split::engine::Engine;
-use crate::split::engine::stream::StreamSessions;
+use crate::split::engine::SideStructures;
+use crate::split::engine::sessions::EngineSessions;
+use crate::split::engine::stream::{StreamSessions, Streams};
 use crate::split::engine::verification::{Run, When};
 use crate::split::injection_points::{self, reach};
+use crate::split::table::SplitTable;
 
 /// The numbers of blocks of the smallest slice, and of the largest.
 pub const LEAST_BLOCKS: i64 = 64;
@@ -21,21 +24,28 @@ pub const MOST_BLOCKS: i64 = 1 << 16;
 pub struct ComparedTable<'a> {
     /// What is recorded of it.
     pub record: &'a Verification,
+    pub table: &'a SplitTable,
     /// Its position among the split's tables.
     pub position: usize,
     pub when: When,
     pub progress: &'a CopyProgress,
 }
 
-pub fn position_of(engine: &Engine, ordinal: i32) -> Option<usize> {
-    engine.tables.iter().position(|table| table.policy.ordinal == ordinal)
+/// Returns the position of the table with this ordinal, or None if there is none.
+pub fn position_of(tables: &[SplitTable], ordinal: i32) -> Option<usize> {
+    tables.iter().position(|table| table.policy.ordinal == ordinal)
 }
 
 /// Creates before a step what the sessions need for the rows of the next table, if they are to be compared.
-pub fn prepare_next(engine: &mut Engine, run: &mut Run) -> Result<()> {
+pub fn prepare_next(
+    sessions: &mut EngineSessions,
+    tables: &[SplitTable],
+    seen: &mut SideStructures,
+    run: &mut Run,
+) -> Result<()> {
     let next = run.tables.first().map(|table| table.ordinal).filter(|_| run.wants_tables);
-    let Some(position) = next.and_then(|ordinal| position_of(engine, ordinal)) else { return Ok(()) };
-    let Engine { reader, target, tables, streams, seen, .. } = engine;
+    let Some(position) = next.and_then(|ordinal| position_of(tables, ordinal)) else { return Ok(()) };
+    let EngineSessions { reader, target, streams, .. } = sessions;
     if run.prepared != next {
         rows::prepare_source(reader, &tables[position])?;
         rows::prepare_target(target, &tables[position])?;
@@ -55,13 +65,13 @@ pub fn prepare_next(engine: &mut Engine, run: &mut Run) -> Result<()> {
 }
 
 /// Returns the number of pairs of sessions that compare: the step's, and those of the streams that see what it sees.
-pub fn pair_count(engine: &Engine) -> usize {
-    engine.streams.held + 1
+pub fn pair_count(streams: &Streams) -> usize {
+    streams.held + 1
 }
 
 /// Passes the point between a comparison by several pairs and its record.
-pub fn reach_compared(engine: &Engine) -> Result<()> {
-    if engine.streams.held > 0 {
+pub fn reach_compared(streams: &Streams) -> Result<()> {
+    if streams.held > 0 {
         reach(injection_points::STREAMS_COMPARED)?;
     }
     Ok(())
@@ -70,9 +80,9 @@ pub fn reach_compared(engine: &Engine) -> Result<()> {
 /// Creates what the pairs need for a table's rows, and returns how many of the first ones have it. Within a step before
 /// the cutover it can be created only for the next step, since a read-only transaction creates no table; afterwards the
 /// target's session suffices, in a transaction that is rolled back.
-pub fn prepare(engine: &mut Engine, run: &mut Run, table: ComparedTable<'_>) -> Result<usize> {
-    let ComparedTable { record, position, when, .. } = table;
-    let Engine { target, streams, tables, .. } = engine;
+pub fn prepare(sessions: &mut EngineSessions, run: &mut Run, table: ComparedTable<'_>) -> Result<usize> {
+    let ComparedTable { record, table, when, .. } = table;
+    let EngineSessions { target, streams, .. } = sessions;
     let held = streams.held;
     let streams = streams.open.iter_mut().take(held);
     let own = (target, &mut run.prepared);
@@ -83,7 +93,7 @@ pub fn prepare(engine: &mut Engine, run: &mut Run, table: ComparedTable<'_>) -> 
             if when == When::BeforeCutover {
                 break;
             }
-            rows::prepare_target(target, &tables[position])?;
+            rows::prepare_target(target, table)?;
             *prepared = Some(record.ordinal);
         }
         count += 1;
@@ -93,10 +103,8 @@ pub fn prepare(engine: &mut Engine, run: &mut Run, table: ComparedTable<'_>) -> 
 }
 
 /// Returns the condition under which a row that differs on the target is not reported.
-pub fn unless(engine: &mut Engine, table: ComparedTable<'_>) -> Result<String> {
-    let ComparedTable { position, when, progress, .. } = table;
-    let Engine { plan, target, tables, .. } = engine;
-    let table = &tables[position];
+pub fn unless(plan: &Plan, target: &mut Connection, table: ComparedTable<'_>) -> Result<String> {
+    let ComparedTable { table, position, when, progress, .. } = table;
     if when == When::BeforeCutover {
         return Ok("false".to_owned());
     }

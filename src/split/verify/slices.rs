@@ -7,11 +7,13 @@
 use crate::agent::error::Result;
 use crate::agent::session::Side;
 use crate::agent::shape::Leaf;
+use crate::catalog::split::Plan;
 use crate::catalog::verification::{Verification, VerificationStatus};
 use crate::split::blocks::{self, BlockSpan, Extent};
+use crate::split::engine::scope_size;
 use crate::split::engine::session_pair::{SessionPair, ask_both};
+use crate::split::engine::sessions::EngineSessions;
 use crate::split::engine::verification::{Run, When};
-use crate::split::engine::{Engine, scope_size};
 use crate::split::table::SplitTable;
 use crate::split::verify::position::{ReadSide, VerifyPosition};
 use crate::split::verify::ranges::{self, Range};
@@ -25,14 +27,18 @@ use std::time::Instant;
 
 /// Compares the next ranges of a table's key and returns the bytes of their rows. Returns None if the sessions do not
 /// have the tables yet that this needs.
-pub fn ranges(engine: &mut Engine, run: &mut Run, table: ComparedTable<'_>) -> Result<Option<i64>> {
+pub fn ranges(
+    plan: &Plan,
+    sessions: &mut EngineSessions,
+    run: &mut Run,
+    table: ComparedTable<'_>,
+) -> Result<Option<i64>> {
     let began = Instant::now();
-    let position = table.position;
     let at = VerifyPosition { read: ReadSide::Ranges, ..VerifyPosition::parse(&table.record.position) };
     let is_first = run.keys == 0 || at.after.is_empty();
-    let keys = if is_first { ranges::first_keys(engine, position)? } else { run.keys };
-    let planned = next_ranges(engine, position, &at, keys)?;
-    let sizes = sums(engine, position, &planned)?;
+    let keys = if is_first { ranges::first_keys(&mut sessions.reader, table.table)? } else { run.keys };
+    let planned = next_ranges(sessions, table.table, &at, keys)?;
+    let sizes = sums(plan, sessions, table.table, &planned)?;
     let mut differ: Vec<usize> = (0..sizes.len()).filter(|lane| sizes[*lane].is_none()).collect();
     let mut compared: Vec<Option<SliceResult>> = sizes
         .into_iter()
@@ -41,17 +47,16 @@ pub fn ranges(engine: &mut Engine, run: &mut Run, table: ComparedTable<'_>) -> R
         })
         .collect();
     if !differ.is_empty() {
-        let prepared = prepare(engine, run, table)?;
+        let prepared = prepare(sessions, run, table)?;
         differ.retain(|lane| *lane < prepared);
     }
     if !differ.is_empty() {
-        let unless = unless(engine, table)?;
-        let rows = rows_of(engine, table, &planned, &differ, &unless)?;
+        let rows = rows_of(plan, sessions, table, &planned, &differ)?;
         for (lane, rows) in differ.into_iter().zip(rows) {
             compared[lane] = Some(rows);
         }
     }
-    reach_compared(engine)?;
+    reach_compared(&sessions.streams)?;
     let factor = blocks::by_time(began.elapsed()) / 4.0;
     run.keys = blocks::adapt(keys, factor, ranges::LEAST_KEYS, ranges::MOST_KEYS);
     let behind = planned
@@ -60,10 +65,15 @@ pub fn ranges(engine: &mut Engine, run: &mut Run, table: ComparedTable<'_>) -> R
     note(run, table.record, behind.zip(compared))
 }
 
-fn next_ranges(engine: &mut Engine, position: usize, at: &VerifyPosition, keys: i64) -> Result<Vec<Range>> {
+fn next_ranges(
+    sessions: &mut EngineSessions,
+    table: &SplitTable,
+    at: &VerifyPosition,
+    keys: i64,
+) -> Result<Vec<Range>> {
     let (mut planned, mut from) = (Vec::new(), at.clone());
-    while planned.len() < pair_count(engine) {
-        let range = Range::next(engine, position, &from, keys)?;
+    while planned.len() < pair_count(&sessions.streams) {
+        let range = Range::next(sessions, table, &from, keys)?;
         let to = range.to.clone();
         planned.push(range);
         let Some(after) = to else { break };
@@ -73,20 +83,20 @@ fn next_ranges(engine: &mut Engine, position: usize, at: &VerifyPosition, keys: 
 }
 
 /// Returns for each range what was compared, if both sides are equal there.
-fn sums(engine: &mut Engine, position: usize, planned: &[Range]) -> Result<Vec<Option<SideSize>>> {
-    let conditions: Vec<[String; 2]> =
-        planned.iter().map(|range| range.conditions(engine, position)).collect();
-    let Engine { reader, target, streams, tables, .. } = engine;
-    let table: &SplitTable = &tables[position];
+fn sums(
+    plan: &Plan,
+    sessions: &mut EngineSessions,
+    table: &SplitTable,
+    planned: &[Range],
+) -> Result<Vec<Option<SideSize>>> {
+    let conditions: Vec<[String; 2]> = planned.iter().map(|range| range.conditions(plan, table)).collect();
     let message =
         |side, condition: &str| format!("{} {}", ranges::BY_INDEX, whole::question(table, side, condition));
     let messages: Vec<[String; 2]> = conditions
         .iter()
         .map(|[here, there]| [message(Side::Source, here), message(Side::Target, there)])
         .collect();
-    let own = SessionPair { source: reader, target };
-    let mut pairs: Vec<SessionPair<'_>> =
-        SessionPair::all(own, &mut streams.open).take(planned.len()).collect();
+    let mut pairs: Vec<SessionPair<'_>> = sessions.pairs().take(planned.len()).collect();
     let mut sizes = Vec::new();
     for (answers, pair) in ask_both(&mut pairs, &messages)?.into_iter().zip(&pairs) {
         sizes.push(whole::read(table, pair, answers)?);
@@ -100,15 +110,16 @@ fn sums(engine: &mut Engine, position: usize, planned: &[Range]) -> Result<Vec<O
 
 /// Compares the rows of ranges that differ between both sides, each in its lane.
 fn rows_of(
-    engine: &mut Engine,
-    table: ComparedTable<'_>,
+    plan: &Plan,
+    sessions: &mut EngineSessions,
+    compared: ComparedTable<'_>,
     planned: &[Range],
     differ: &[usize],
-    unless: &str,
 ) -> Result<Vec<SliceResult>> {
-    let position = table.position;
+    let ComparedTable { table, when, .. } = compared;
+    let unless = unless(plan, &mut sessions.target, compared)?;
     let conditions: Vec<(usize, [String; 2])> =
-        differ.iter().map(|lane| (*lane, planned[*lane].conditions(engine, position))).collect();
+        differ.iter().map(|lane| (*lane, planned[*lane].conditions(plan, table))).collect();
     let slices = |side: usize, leaves: &[Leaf]| -> Vec<Vec<Slice>> {
         let of_leaf = |leaf: &Leaf| {
             let slice = |(lane, conditions): &(usize, [String; 2])| Slice {
@@ -120,17 +131,17 @@ fn rows_of(
         };
         leaves.iter().map(of_leaf).collect()
     };
-    let here = slices(0, engine.tables[position].source.leaves());
-    let there = slices(1, engine.tables[position].target.leaves());
+    let here = slices(0, table.source.leaves());
+    let there = slices(1, table.target.leaves());
     let mut all: Vec<SliceResult> = differ.iter().map(|_| SliceResult::default()).collect();
     let mut add =
         |compared: Vec<SliceResult>| all.iter_mut().zip(compared).for_each(|(all, more)| all.add(more));
     for slices in here {
-        add(row_slices::of_source(engine, position, &slices, unless)?);
+        add(row_slices::of_source(plan, sessions, table, &slices, &unless)?);
     }
-    if table.when == When::BeforeCutover {
+    if when == When::BeforeCutover {
         for slices in there {
-            add(row_slices::of_target(engine, position, &slices)?);
+            add(row_slices::of_target(plan, sessions, table, &slices)?);
         }
     }
     Ok(all)
@@ -138,15 +149,20 @@ fn rows_of(
 
 /// Compares the next blocks of a table, of one side, with the same result. At the end of that side it turns to the
 /// other one.
-pub fn blocks(engine: &mut Engine, run: &mut Run, table: ComparedTable<'_>) -> Result<Option<i64>> {
+pub fn blocks(
+    plan: &Plan,
+    sessions: &mut EngineSessions,
+    run: &mut Run,
+    table: ComparedTable<'_>,
+) -> Result<Option<i64>> {
     let began = Instant::now();
-    let pairs = prepare(engine, run, table)?;
+    let pairs = prepare(sessions, run, table)?;
     if pairs == 0 {
         return Ok(None);
     }
-    let ComparedTable { record, position, .. } = table;
-    let at = VerifyPosition::parse(&record.position);
-    let spans = match next_spans(engine, run, table, at.clone(), pairs)? {
+    let ComparedTable { record, .. } = table;
+    let read = VerifyPosition::parse(&record.position).read;
+    let spans = match next_spans(plan, sessions, run, table, pairs)? {
         NextSpans::Some(spans) => spans,
         NextSpans::Rewritten => {
             run.rewritten = Some(record.ordinal);
@@ -160,14 +176,14 @@ pub fn blocks(engine: &mut Engine, run: &mut Run, table: ComparedTable<'_>) -> R
     let is_any_whole = spans.iter().any(|span| span.is_whole);
     let (slices, behind): (Vec<Slice>, Vec<VerifyPosition>) =
         spans.into_iter().map(|span| (span.slice, span.behind)).unzip();
-    let compared = match at.read {
-        ReadSide::Target => row_slices::of_target(engine, position, &slices)?,
+    let compared = match read {
+        ReadSide::Target => row_slices::of_target(plan, sessions, table.table, &slices)?,
         ReadSide::Source | ReadSide::Ranges => {
-            let unless = unless(engine, table)?;
-            row_slices::of_source(engine, position, &slices, &unless)?
+            let unless = unless(plan, &mut sessions.target, table)?;
+            row_slices::of_source(plan, sessions, table.table, &slices, &unless)?
         }
     };
-    reach_compared(engine)?;
+    reach_compared(&sessions.streams)?;
     if is_any_whole {
         let factor = blocks::by_time(began.elapsed()) / 4.0;
         run.blocks = blocks::adapt(run.blocks, factor, LEAST_BLOCKS, MOST_BLOCKS);
@@ -206,18 +222,19 @@ enum NextSpans {
 
 /// Returns spans of blocks of the side that is being read, one for each pair.
 fn next_spans(
-    engine: &mut Engine,
+    plan: &Plan,
+    sessions: &mut EngineSessions,
     run: &Run,
     compared: ComparedTable<'_>,
-    mut at: VerifyPosition,
     pairs: usize,
 ) -> Result<NextSpans> {
     let mut spans = Vec::new();
-    let Engine { plan, reader, target, tables, .. } = engine;
-    let table = &tables[compared.position];
+    let EngineSessions { reader, target, .. } = sessions;
+    let ComparedTable { record, table, when, .. } = compared;
+    let mut at = VerifyPosition::parse(&record.position);
     let (session, shape, by) = match at.read {
         // Rows that only the target has may have been inserted by its clients since.
-        ReadSide::Target if compared.when == When::AfterCutover => return Ok(NextSpans::End(at)),
+        ReadSide::Target if when == When::AfterCutover => return Ok(NextSpans::End(at)),
         ReadSide::Target => (target, &table.target, &table.target_by),
         ReadSide::Source | ReadSide::Ranges => (reader, &table.source, &table.source_by),
     };

@@ -2,12 +2,14 @@
 
 use crate::agent::error::Result;
 use crate::agent::session::Side;
+use crate::catalog::split::Plan;
 use crate::catalog::verification::VerificationStatus;
 use crate::remote::Together;
 use crate::server::wait::{self, WorkerStatus};
-use crate::split::engine::Engine;
 use crate::split::engine::session_pair::{SessionPair, ask_both};
+use crate::split::engine::sessions::EngineSessions;
 use crate::split::engine::verification::Run;
+use crate::split::table::SplitTable;
 use crate::split::verify::slice::{pair_count, position_of, reach_compared};
 use crate::split::verify::whole;
 
@@ -23,16 +25,22 @@ pub fn size() -> Together {
 
 /// Compares the small tables that come first, and returns the bytes of their rows. Returns None if the first one is not
 /// small, or differs between both sides.
-pub fn compare(engine: &mut Engine, run: &mut Run, size: &mut Together) -> Result<Option<i64>> {
-    let (pairs, most) = (pair_count(engine), size.begin());
+pub fn compare(
+    plan: &Plan,
+    sessions: &mut EngineSessions,
+    tables: &[SplitTable],
+    run: &mut Run,
+    size: &mut Together,
+) -> Result<Option<i64>> {
+    let (pairs, most) = (pair_count(&sessions.streams), size.begin());
     let pending = run.tables.iter().take_while(|table| table.status == VerificationStatus::Pending);
-    let next = pending.map_while(|table| position_of(engine, table.ordinal));
+    let next = pending.map_while(|table| position_of(tables, table.ordinal));
     let positions: Vec<usize> = next.take(most.saturating_mul(pairs)).collect();
     if positions.is_empty() {
         return Ok(None);
     }
-    wait::report_as(WorkerStatus::Working, &format!("comparing {}", engine.tables[positions[0]].source.name));
-    let groups = groups(&whole::sizes(engine, &positions)?, pairs, most, whole::most());
+    wait::report_as(WorkerStatus::Working, &format!("comparing {}", tables[positions[0]].source.name));
+    let groups = groups(&whole::sizes(sessions, tables, &positions)?, pairs, most, whole::most());
     let mut left = positions.as_slice();
     let mut of_each = Vec::new();
     for count in groups {
@@ -40,10 +48,7 @@ pub fn compare(engine: &mut Engine, run: &mut Run, size: &mut Together) -> Resul
         of_each.push(these);
         left = behind;
     }
-    let Engine { plan, reader, target, streams, tables, .. } = &mut *engine;
-    let own = SessionPair { source: reader, target };
-    let mut pairs: Vec<SessionPair<'_>> =
-        SessionPair::all(own, &mut streams.open).take(of_each.len()).collect();
+    let mut pairs: Vec<SessionPair<'_>> = sessions.pairs().take(of_each.len()).collect();
     let message = |positions: &&[usize]| {
         [Side::Source, Side::Target].map(|side| whole::together(&plan.scope, tables, positions, side))
     };
@@ -54,7 +59,7 @@ pub fn compare(engine: &mut Engine, run: &mut Run, size: &mut Together) -> Resul
         compared.extend(whole::read_together(pair, positions.len(), answers)?);
     }
     size.end();
-    reach_compared(engine)?;
+    reach_compared(&sessions.streams)?;
     let mut bytes = None;
     for size in compared.into_iter().map_while(|size| size) {
         let Some(table) = run.tables.first().cloned() else { break };

@@ -9,13 +9,15 @@ use super::position::{ReadSide, VerifyPosition};
 use super::slice::{ComparedTable, position_of, prepare_next, require_noted};
 use super::{ranges, slices, small_batch, whole};
 use crate::agent::error::{Result, SplitError};
+use crate::agent::state::epoch::Tenure;
 use crate::agent::state::progress::CopyProgress;
 use crate::catalog::verification::{self, Verification, VerificationStatus};
 use crate::guc;
 use crate::server::txn::transaction;
 use crate::server::wait::{self, WorkerStatus};
+use crate::split::engine::sessions::EngineSessions;
 use crate::split::engine::verification::{FailedComparison, Run, When};
-use crate::split::engine::{Engine, stream_sessions};
+use crate::split::engine::{Engine, StepMode, stream_sessions};
 use std::time::Instant;
 
 /// The number of blocks of the first slice.
@@ -25,20 +27,20 @@ const MOST_FAILURES: u32 = 5;
 
 /// Reads before a step which tables are left, and creates what the sessions need for the next one.
 pub fn begin(engine: &mut Engine) -> Result<()> {
-    let id = engine.plan.id;
+    let id = engine.tenure.plan.id;
     let tables = transaction(|| verification::outstanding(id));
     let mut run = engine.verification.take().unwrap_or(Run { blocks: FIRST_BLOCKS, ..Run::default() });
     run.tables = tables;
     run.compared.clear();
     run.step_bytes = 0;
-    prepare_next(engine, &mut run)?;
+    prepare_next(&mut engine.sessions, &engine.tables, &mut engine.seen, &mut run)?;
     engine.verification = Some(run);
     Ok(())
 }
 
 /// Prepares a step in which nothing is compared: what the sessions have is kept for the next one.
-pub fn rest(engine: &mut Engine) {
-    if let Some(run) = engine.verification.as_mut() {
+pub fn rest(run: Option<&mut Run>) {
+    if let Some(run) = run {
         run.tables.clear();
         run.compared.clear();
         run.step_bytes = 0;
@@ -54,8 +56,8 @@ pub fn slices(engine: &mut Engine, progress: &CopyProgress, when: When) -> Resul
     let ended = result.map_err(|error| {
         let text = error.to_string();
         // The next worker's first step, alone, may find the room that streams have not left.
-        let may_pass =
-            error.is_transient() || engine.streams.held > 0 && stream_sessions::is_in_the_way(&error);
+        let may_pass = error.is_transient()
+            || engine.sessions.streams.held > 0 && stream_sessions::is_in_the_way(&error);
         run.failure = Some(FailedComparison { ordinal, text: text.clone(), may_pass });
         if error.is_transient() {
             error
@@ -71,7 +73,13 @@ fn go_on(engine: &mut Engine, run: &mut Run, progress: &CopyProgress, when: When
     let began = Instant::now();
     let (mut bytes, mut size) = (0, small_batch::size());
     while let Some(table) = run.tables.first().cloned() {
-        let compared = match small_batch::compare(engine, run, &mut size)? {
+        let compared = match small_batch::compare(
+            &engine.tenure.plan,
+            &mut engine.sessions,
+            &engine.tables,
+            run,
+            &mut size,
+        )? {
             Some(compared) => Some(compared),
             None => next(engine, run, table, progress, when)?,
         };
@@ -84,7 +92,7 @@ fn go_on(engine: &mut Engine, run: &mut Run, progress: &CopyProgress, when: When
         let over_rate = guc::max_copy_rate()
             .is_some_and(|rate| bytes as f64 > rate as f64 * guc::step_time().as_secs_f64());
         if began.elapsed() >= guc::step_time() / 2 || over_rate {
-            return wish(engine, progress);
+            return wish(engine.tenure.plan.id, &mut engine.sessions, engine.mode, progress);
         }
     }
     Ok(())
@@ -99,14 +107,15 @@ fn next(
     progress: &CopyProgress,
     when: When,
 ) -> Result<Option<i64>> {
-    let Some(position) = position_of(engine, table.ordinal) else {
+    let Engine { tenure: Tenure { plan, .. }, sessions, tables, .. } = engine;
+    let Some(position) = position_of(tables, table.ordinal) else {
         run.tables.remove(0);
         return Ok(Some(0));
     };
-    wait::report_as(WorkerStatus::Working, &format!("comparing {}", engine.tables[position].source.name));
+    wait::report_as(WorkerStatus::Working, &format!("comparing {}", tables[position].source.name));
     let is_small = table.status == VerificationStatus::Pending
-        && whole::is_small(engine, position, &progress.tables[position])?;
-    if is_small && let Some(size) = whole::compare(engine, position)? {
+        && whole::is_small(plan, sessions, &tables[position], &progress.tables[position])?;
+    if is_small && let Some(size) = whole::compare(plan, sessions, &tables[position])? {
         run.note_same(table, size.rows, size.bytes);
         return Ok(Some(size.bytes));
     }
@@ -114,31 +123,35 @@ fn next(
     let is_by_ranges = match at.read {
         ReadSide::Ranges => true,
         ReadSide::Source | ReadSide::Target => {
-            at == VerifyPosition::default() && ranges::suits(engine, position)?
+            at == VerifyPosition::default() && ranges::suits(plan, sessions, &tables[position])?
         }
     };
-    let of = ComparedTable { record: &table, position, when, progress };
-    let compared =
-        if is_by_ranges { slices::ranges(engine, run, of)? } else { slices::blocks(engine, run, of)? };
+    let of = ComparedTable { record: &table, table: &tables[position], position, when, progress };
+    let compared = if is_by_ranges {
+        slices::ranges(plan, sessions, run, of)?
+    } else {
+        slices::blocks(plan, sessions, run, of)?
+    };
     let differing = run.compared.last().map_or(0, |(table, _)| table.differing);
     if compared.is_some() && when == When::AfterCutover && differing > table.differing {
         // The log may have become too long since it was asked.
-        let changes = Changes::of(&engine.plan, progress, &engine.tables[position], position);
-        require_noted(&mut engine.target, &changes)?;
+        let changes = Changes::of(plan, progress, &tables[position], position);
+        require_noted(&mut sessions.target, &changes)?;
     }
     Ok(compared)
 }
 
 /// Requests streams for the following steps, if there is more than one step compares.
-fn wish(engine: &mut Engine, progress: &CopyProgress) -> Result<()> {
-    engine.streams.wished =
-        stream_sessions::wanted(engine, progress, stream_sessions::Locks::OfAllTables)?.saturating_sub(1);
+fn wish(split: i64, sessions: &mut EngineSessions, mode: StepMode, progress: &CopyProgress) -> Result<()> {
+    sessions.streams.wished =
+        stream_sessions::wanted(split, sessions, mode, progress, stream_sessions::Locks::OfAllTables)?
+            .saturating_sub(1);
     Ok(())
 }
 
 /// Records that the next table cannot be compared.
-pub fn give_up(engine: &mut Engine, text: String) {
-    if let Some(run) = engine.verification.as_mut()
+pub fn give_up(run: Option<&mut Run>, text: String) {
+    if let Some(run) = run
         && let Some(table) = run.tables.first()
     {
         run.failure = Some(FailedComparison { ordinal: table.ordinal, text, may_pass: false });
@@ -148,9 +161,8 @@ pub fn give_up(engine: &mut Engine, text: String) {
 /// Records what a step, or a check after the cutover, has found, if it came to its end. `failures` counts consecutive
 /// steps that failed because of a comparison; in the end the comparison is aborted, and the split follows its source
 /// without it.
-pub fn record(engine: &mut Engine, ended: Option<Ended>, failures: &mut u32) {
-    let id = engine.plan.id;
-    let Some(run) = engine.verification.as_mut() else { return };
+pub fn record(id: i64, run: Option<&mut Run>, ended: Option<Ended>, failures: &mut u32) {
+    let Some(run) = run else { return };
     let rewritten = run.rewritten.take();
     if let Some(failed) = run.failure.take() {
         *failures += 1;

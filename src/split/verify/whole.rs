@@ -6,13 +6,15 @@ use crate::agent::error::Result;
 use crate::agent::session::Side;
 use crate::agent::shape::{Column, TableShape};
 use crate::agent::state::progress::TableProgress;
+use crate::catalog::split::Plan;
 use crate::guc;
 use crate::keys::scope::Scope;
 use crate::remote::quote::array_literal;
 use crate::remote::result::Rows;
 use crate::remote::{Connection, number};
+use crate::split::engine::scope_size;
 use crate::split::engine::session_pair::{PairAnswers, SessionPair, ask_both};
-use crate::split::engine::{Engine, scope_size};
+use crate::split::engine::sessions::EngineSessions;
 use crate::split::table::SplitTable;
 
 /// The greatest number of bytes of a table that are read at once, unless the rate limit permits less in a step.
@@ -31,10 +33,14 @@ pub struct SideSize {
 
 /// Whether both sides can be read within a step: they are small, or a few rows of them were copied, which an index
 /// finds. The planner's estimates are useless for a target whose rows were just copied.
-pub fn is_small(engine: &mut Engine, position: usize, progress: &TableProgress) -> Result<bool> {
+pub fn is_small(
+    plan: &Plan,
+    sessions: &mut EngineSessions,
+    table: &SplitTable,
+    progress: &TableProgress,
+) -> Result<bool> {
     let most = most();
-    let Engine { plan, reader, target, tables, .. } = engine;
-    let table = &tables[position];
+    let EngineSessions { reader, target, .. } = sessions;
     if bytes(reader, &table.source)? <= most && bytes(target, &table.target)? <= most {
         return Ok(true);
     }
@@ -77,8 +83,8 @@ fn are_found(connection: &mut Connection, shape: &TableShape, by: &Column, scope
 }
 
 /// Returns the bytes of some tables, of both sides together.
-pub fn sizes(engine: &mut Engine, positions: &[usize]) -> Result<Vec<i64>> {
-    let Engine { reader, target, tables, .. } = engine;
+pub fn sizes(sessions: &mut EngineSessions, tables: &[SplitTable], positions: &[usize]) -> Result<Vec<i64>> {
+    let EngineSessions { reader, target, .. } = sessions;
     let query = |of: fn(&SplitTable) -> &TableShape| {
         let each = |(number, position): (usize, &usize)| {
             format!("SELECT {number}, {}", sum_of_leaves(of(&tables[*position])))
@@ -144,9 +150,8 @@ pub fn read_together(
 }
 
 /// Returns what was compared of a table, if both sides are equal. The servers work at the same time.
-pub fn compare(engine: &mut Engine, position: usize) -> Result<Option<SideSize>> {
-    let Engine { plan, reader, target, tables, .. } = engine;
-    let table = &tables[position];
+pub fn compare(plan: &Plan, sessions: &mut EngineSessions, table: &SplitTable) -> Result<Option<SideSize>> {
+    let EngineSessions { reader, target, .. } = sessions;
     let message = |side, by| question(table, side, &plan.scope.predicate(by, "t"));
     let messages = [[message(Side::Source, &table.source_by), message(Side::Target, &table.target_by)]];
     let mut pairs = [SessionPair { source: reader, target }];
