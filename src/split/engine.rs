@@ -114,7 +114,7 @@ pub struct Engine {
     pub sessions: EngineSessions,
     pub tables: Vec<SplitTable>,
     pub seen: SideStructures,
-    pub queue: QueueState,
+    pub queues: QueueState,
     pub pace: CopyPace,
     pub mode: StepMode,
     /// What is compared within the next step.
@@ -159,7 +159,7 @@ impl Engine {
                 watched,
                 is_to_watch: false,
             },
-            queue: QueueState::default(),
+            queues: QueueState::default(),
             pace: CopyPace::default(),
             mode: StepMode::Follow,
             verification: None,

@@ -49,13 +49,13 @@ fn commit_as(
     let store = announced(engine, outcome)?;
     engine.sessions.target.run(&format!("{store}; COMMIT"))?;
     reach(injection_points::STEP_COMMITTED)?;
-    engine.queue.counted = Some(Counted { since: now.snapshot.clone(), rows: None });
+    engine.queues.counted = Some(Counted { since: now.snapshot.clone(), rows: None });
     if reading == Reading::Ends {
         engine.sessions.reader.send("COMMIT")?;
     }
-    if let Some(statements) = consuming(engine.tenure.plan.id, &engine.tables, &engine.queue, outcome, now) {
+    if let Some(statements) = consuming(engine.tenure.plan.id, &engine.tables, &engine.queues, outcome, now) {
         engine.sessions.control_transaction(&engine.tenure, &statements)?;
-        engine.queue.filled = Some(BTreeSet::new());
+        engine.queues.filled = Some(BTreeSet::new());
     }
     if reading == Reading::Ends {
         engine.sessions.reader.finish()?;
@@ -93,10 +93,10 @@ pub fn commit_and_ask(
     let source = engine.sessions.control.finish_for_each();
     let (target, source) = (target?, source?);
     reach(injection_points::STEP_COMMITTED)?;
-    engine.queue.counted = Some(Counted { since: now.snapshot.clone(), rows: None });
+    engine.queues.counted = Some(Counted { since: now.snapshot.clone(), rows: None });
     // An answer may have been given long before it was received, but not earlier than the round trip permits.
     let heard = (sent + engine.sessions.distance).min(Instant::now());
-    engine.queue.owed = consuming(engine.tenure.plan.id, &engine.tables, &engine.queue, outcome, now);
+    engine.queues.owed = consuming(engine.tenure.plan.id, &engine.tables, &engine.queues, outcome, now);
     Ok(CommitAnswers { target, source, heard })
 }
 
@@ -105,11 +105,11 @@ pub fn commit_and_ask(
 fn announced(engine: &mut Engine, outcome: &mut StepOutcome) -> Result<String> {
     leaves::check_unchanged(engine, &outcome.progress)?;
     let before = outcome.progress.steps;
-    outcome.progress.steps = engine.queue.counters.next_step(before);
-    if engine.queue.announced.take() != Some(outcome.progress.steps) {
-        send_announcement(&engine.tenure, &mut engine.sessions, &mut engine.queue, before, None)?;
-        take_announcement(&mut engine.sessions, &mut engine.queue)?;
-        engine.queue.announced = None;
+    outcome.progress.steps = engine.queues.counters.next_step(before);
+    if engine.queues.announced.take() != Some(outcome.progress.steps) {
+        send_announcement(&engine.tenure, &mut engine.sessions, &mut engine.queues, before, None)?;
+        take_announcement(&mut engine.sessions, &mut engine.queues)?;
+        engine.queues.announced = None;
     }
     reach(injection_points::STEP_DURABLE)?;
     Ok(progress::storing(engine.tenure.plan.id, &outcome.progress))
@@ -119,12 +119,12 @@ fn announced(engine: &mut Engine, outcome: &mut StepOutcome) -> Result<String> {
 fn consuming(
     split: i64,
     tables: &[SplitTable],
-    queue: &QueueState,
+    queues: &QueueState,
     outcome: &StepOutcome,
     now: &Observation,
 ) -> Option<String> {
     let has_changes = outcome.changes > 0 || outcome.restarted.is_some();
-    has_changes.then(|| window::consume(split, tables, queue, &now.snapshot, outcome.progress.steps))
+    has_changes.then(|| window::consume(split, tables, queues, &now.snapshot, outcome.progress.steps))
 }
 
 /// Commits synchronously on the source after S: everything that S saw is on its disk by then. Without this, rows of
@@ -136,19 +136,19 @@ fn consuming(
 pub fn send_announcement(
     tenure: &Tenure,
     sessions: &mut EngineSessions,
-    queue: &mut QueueState,
+    queues: &mut QueueState,
     before: i64,
     deciding: Option<&str>,
 ) -> Result<()> {
-    let (id, step) = (tenure.plan.id, queue.counters.next_step(before));
+    let (id, step) = (tenure.plan.id, queues.counters.next_step(before));
     let mut statements = vec![lease::renew(id), consumed::announce(id, step)];
     statements.extend(deciding.map(|instance| consumed::decide(id, instance)));
-    queue.announced = Some(step);
+    queues.announced = Some(step);
     sessions.send_control_transaction(tenure, &statements.join("; "))
 }
 
 /// Receives that answer. It must be received whatever happened to the rows: the session is the one that opens the
 /// source again.
-pub fn take_announcement(sessions: &mut EngineSessions, queue: &mut QueueState) -> Result<()> {
-    sessions.take_control_transaction().inspect_err(|_| queue.announced = None)
+pub fn take_announcement(sessions: &mut EngineSessions, queues: &mut QueueState) -> Result<()> {
+    sessions.take_control_transaction().inspect_err(|_| queues.announced = None)
 }

@@ -35,14 +35,14 @@ pub fn tell_stopped(plan: &Plan, sessions: &mut EngineSessions, tables: &[SplitT
 /// Restarts after an overflow: the queue did not take everything, so the target starts from nothing. It stores that
 /// first, then removes the marks, so that new writes are queued again.
 pub fn drain_overflow(engine: &mut Engine, before: &CopyProgress) -> Result<()> {
-    let Engine { tenure, sessions, tables, queue, .. } = engine;
+    let Engine { tenure, sessions, tables, queues, .. } = engine;
     let plan = &tenure.plan;
     sessions.target.run("ROLLBACK")?;
     sessions.reader.run("ROLLBACK")?;
     let id = plan.id;
     epoch::begin_as(&mut sessions.target, id, Side::Target, tenure.generation)?;
     let empty = CopyProgress {
-        steps: queue.counters.consumed,
+        steps: queues.counters.consumed,
         draining: true,
         last_event_id: before.last_event_id,
         last_event_at: before.last_event_at,

@@ -47,21 +47,21 @@ pub fn run(engine: &mut Engine) -> Result<StepOutcome> {
     if before.draining {
         return queue_overflow::end_draining(&engine.tenure, &mut engine.sessions, before);
     }
-    let restart = compare::restart(&engine.queue.counters, &before, &now);
+    let restart = compare::restart(&engine.queues.counters, &before, &now);
     if let Some(why) = restart.filter(|_| before.again.is_none()) {
         remember_restart(engine.tenure.plan.id, &mut engine.sessions.target, before, why)?;
         (before, there) = begin_target(engine, &now)?;
     }
-    let Engine { tenure, sessions, tables, queue, .. } = &mut *engine;
+    let Engine { tenure, sessions, tables, queues, .. } = &mut *engine;
     apart::require(sessions.reader.shard(), &now.tables)?;
     apart::require(sessions.target.shard(), &there.tables)?;
     let lost = leaves::admit(&tenure.plan, &mut sessions.target, tables, &mut before, &there)?;
-    let mut differences = compare::compare(&tenure.plan, tables, &queue.counters, &before, &now)?;
+    let mut differences = compare::compare(&tenure.plan, tables, &queues.counters, &before, &now)?;
     differences.reset.extend(lost);
     if !differences.uncaptured.is_empty() {
         return capture_new_leaves(tenure, sessions, tables, differences, &now);
     }
-    let entries = window::count(&mut sessions.reader, tables, queue, &before)?;
+    let entries = window::count(&mut sessions.reader, tables, queues, &before)?;
     let mut outcome = apply(engine, before, &now, differences, &entries)?;
     // The target is at S.
     let stands = outcome.progress.is_copied() && outcome.restarted.is_none();
@@ -92,11 +92,11 @@ pub fn observe_source(engine: &mut Engine) -> Result<Observation> {
 
 /// Observes the source after the locks, in one message.
 fn observe_source_after(engine: &mut Engine, locks: &str) -> Result<Observation> {
-    let Engine { tenure: Tenure { plan, .. }, sessions, tables, seen, queue, .. } = engine;
+    let Engine { tenure: Tenure { plan, .. }, sessions, tables, seen, queues, .. } = engine;
     let reader = &mut sessions.reader;
     let mut questions = vec![consumed::asked(plan.id)];
     // The target's progress shows later whether it has no more than that.
-    let known = queue.counted.take().map(|counted| counted.since);
+    let known = queues.counted.take().map(|counted| counted.since);
     if let Some(since) = &known {
         questions.push(window::counting(reader, tables, since)?);
     }
@@ -106,7 +106,7 @@ fn observe_source_after(engine: &mut Engine, locks: &str) -> Result<Observation>
     let looks = answers.next().unwrap_or_default();
     let now = seen.source.read(reader, plan, Side::Source, &looks)?;
     let counters = answers.next().unwrap_or_default();
-    queue.counted = known.zip(answers.next()).map(|(since, rows)| Counted { since, rows: Some(rows) });
+    queues.counted = known.zip(answers.next()).map(|(since, rows)| Counted { since, rows: Some(rows) });
     let looked = untrusted_code::look_through(reader, plan, Side::Source, now.code())?;
     if seen.source.is_new() {
         temporary::require_known(reader, plan, Side::Source, temporary::ALL)?;
@@ -115,7 +115,7 @@ fn observe_source_after(engine: &mut Engine, locks: &str) -> Result<Observation>
     // before the last step was looked through then, but the foreign keys are those of the last step.
     seen.is_to_watch |= looked || seen.source.is_new();
     seen.parents = now.tables.iter().flat_map(|table| table.parents().to_vec()).collect();
-    queue.counters = consumed::read(reader.shard(), &counters)?;
+    queues.counters = consumed::read(reader.shard(), &counters)?;
     if let Some(split) = plan.reverse_of {
         reverse_preconditions::require_open(reader, split)?;
     }
@@ -278,7 +278,7 @@ pub fn apply(
 ) -> Result<StepOutcome> {
     let was_copied = progress.is_copied() && progress.snapshot.is_some();
     let mut restarted = differences.restart;
-    if restarted.is_none() && engine.queue.counters.overflowed {
+    if restarted.is_none() && engine.queues.counters.overflowed {
         let all: Vec<usize> = (0..engine.tables.len()).collect();
         reverse_preconditions::require_proven(
             &engine.tenure.plan,

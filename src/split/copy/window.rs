@@ -106,11 +106,11 @@ fn counting_query(tables: &[SplitTable], condition: &str) -> String {
 pub fn count(
     reader: &mut Connection,
     tables: &[SplitTable],
-    queue: &mut QueueState,
+    queues: &mut QueueState,
     progress: &CopyProgress,
 ) -> Result<Vec<WindowEntries>> {
     let since = progress.snapshot.as_deref();
-    let counted = queue.counted.take().filter(|counted| Some(counted.since.as_str()) == since);
+    let counted = queues.counted.take().filter(|counted| Some(counted.since.as_str()) == since);
     let rows = match counted.and_then(|counted| counted.rows) {
         Some(rows) => rows,
         None => {
@@ -122,7 +122,7 @@ pub fn count(
         }
     };
     // This is for the next step: until something is committed the target stays at this snapshot.
-    queue.counted = since.map(|since| Counted { since: since.to_owned(), rows: None });
+    queues.counted = since.map(|since| Counted { since: since.to_owned(), rows: None });
     let shard = reader.shard();
     let entries = |row: &Vec<Option<String>>| match row.as_slice() {
         [_, rows, newest, truncated] => Ok(WindowEntries {
@@ -140,7 +140,7 @@ pub fn count(
     if counted.len() != tables.len() {
         return Err(RemoteError::no_number(shard, "the number of queues", &counted.len().to_string()).into());
     }
-    if let Some(filled) = &mut queue.filled {
+    if let Some(filled) = &mut queues.filled {
         filled.extend((0..counted.len()).filter(|position| counted[*position].rows > 0));
     }
     Ok(counted)
@@ -212,7 +212,7 @@ pub fn apply(engine: &mut Engine, batch: &WindowBatch, progress: &CopyProgress) 
 /// Copies windows by COPY, whatever they contain. Returns the number of changed keys of each table.
 fn copy_all(engine: &mut Engine, batch: &WindowBatch, queries: &[Queries]) -> Result<Vec<u64>> {
     // In a cutover that session's answer to an announcement is still to be received, and writers wait.
-    if !batch.is_small() && engine.queue.announced.is_none() && !engine.mode.is_last() {
+    if !batch.is_small() && engine.queues.announced.is_none() && !engine.mode.is_last() {
         measure(&mut engine.sessions.control, &engine.tables, queries)?;
     }
     let Engine { tenure: Tenure { plan, .. }, sessions, tables, mode, .. } = engine;
@@ -365,8 +365,8 @@ fn told_otherwise(plan: &Plan, table: &SplitTable, what: &str) -> SplitError {
 }
 
 /// Returns the statements that remove what S has seen from the queues.
-pub fn consume(split: i64, tables: &[SplitTable], queue: &QueueState, snapshot: &str, step: i64) -> String {
-    let may_hold = |position: usize| queue.filled.as_ref().is_none_or(|filled| filled.contains(&position));
+pub fn consume(split: i64, tables: &[SplitTable], queues: &QueueState, snapshot: &str, step: i64) -> String {
+    let may_hold = |position: usize| queues.filled.as_ref().is_none_or(|filled| filled.contains(&position));
     let queues = tables.iter().enumerate().filter(|(position, _)| may_hold(*position));
     let mut statements: Vec<String> =
         queues.map(|(_, table)| queue::consume(&table.queue, snapshot)).collect();

@@ -84,7 +84,7 @@ pub fn run(engine: &mut Engine, aim: Aim, limit: Duration) -> Result<Option<Rehe
         let _ = source::reopen(&mut engine.sessions.control, engine.tenure.plan.id, engine.tenure.generation);
         drop(held);
         // Otherwise it would count as changes that the target lacks, until the next ones come.
-        if let Some(owed) = engine.queue.owed.take() {
+        if let Some(owed) = engine.queues.owed.take() {
             let _ = engine.sessions.control_transaction(&engine.tenure, &owed);
         }
         reach(injection_points::CUTOVER_REOPENED)?;
@@ -113,18 +113,18 @@ fn steps(
 ) -> Result<Option<Rehearsed>> {
     foreign_keys::check_all(engine)?;
     let mut asked = behind::prepare(&engine.tenure.plan, &mut engine.sessions, &engine.tables)?;
-    let session = held.insert(fence::open(&engine.tenure.plan, &engine.sessions)?);
+    let fence_session = held.insert(fence::open(&engine.tenure.plan, &engine.sessions)?);
 
     let deadline = Instant::now() + limit;
     // At the deadline, the sessions that delay the cutover are still to be asked for.
-    session.set_deadline(Some(deadline + TO_ASK));
+    fence_session.set_deadline(Some(deadline + TO_ASK));
     let Engine { tenure, sessions, tables, seen, .. } = &mut *engine;
     sessions.set_deadline(Some(deadline + TO_ASK));
     disable_routes(tenure, aim, deadline)?;
     let began = Instant::now();
     reach(injection_points::CUTOVER_DISABLED)?;
     let locks = locks::source_for_cutover(tables, &seen.parents);
-    let fence = &mut Fence { session, deadline };
+    let fence = &mut Fence { session: fence_session, deadline };
     let waited_for =
         fence::take(&tenure.plan, sessions, tables, fence, Some(&locks)).map_err(aborted::deadline_passed)?;
     reach(injection_points::CUTOVER_LOCKED)?;
@@ -146,14 +146,14 @@ fn steps(
     if aim == Aim::Rehearse {
         return Ok(Some(Rehearsed { began, waited_for }));
     }
-    let Engine { tenure, sessions, queue, .. } = engine;
+    let Engine { tenure, sessions, queues, .. } = engine;
     let id = tenure.plan.id;
     let (version, standby) = decide_by(deadline, tenure, outcome.progress.last_event_id)?;
     *is = FencedSource::Left;
     sessions.set_deadline(None);
     reach(injection_points::CUTOVER_DECIDED)?;
     follow_sequences(id, sessions, &mut asked)?;
-    open::open_and_consume(tenure, sessions, queue, version, found)?;
+    open::open_and_consume(tenure, sessions, queues, version, found)?;
     reach(injection_points::CUTOVER_OPENED)?;
     move_and_release(tenure, sessions, fence, version)?;
     reach(injection_points::CUTOVER_MOVED)?;
@@ -346,16 +346,16 @@ fn apply_last_window(
         return Err(SplitError::Retry("the partitions of the source, which have just changed".into()));
     }
     let (mut before, there) = step::finish_begin_target(engine, &now)?;
-    let Engine { tenure: Tenure { plan, .. }, sessions, tables, queue, .. } = &mut *engine;
+    let Engine { tenure: Tenure { plan, .. }, sessions, tables, queues, .. } = &mut *engine;
     let lost = leaves::admit(plan, &mut sessions.target, tables, &mut before, &there)?;
-    let differences = compare::compare(plan, tables, &queue.counters, &before, &now)?;
+    let differences = compare::compare(plan, tables, &queues.counters, &before, &now)?;
     if differences.restart.is_some()
         || !(lost.is_empty() && differences.reset.is_empty())
         || !(differences.grown.is_empty() && differences.uncaptured.is_empty())
     {
         return Err(SplitError::Retry("the copy, which has to start again".into()));
     }
-    let entries = window::count(&mut sessions.reader, tables, queue, &before)?;
+    let entries = window::count(&mut sessions.reader, tables, queues, &before)?;
     let waiting = number::sum(entries.iter().map(|entry| entry.rows));
     if Instant::now() > fence.deadline {
         return Err(SplitError::Aborted(aborted::because("writers for most of shardmaster.cutover_timeout")));
@@ -384,12 +384,12 @@ fn apply_announced(
 ) -> Result<StepOutcome> {
     // From this commit on a decision may exist that this server might forget.
     let deciding = transaction(instance::current);
-    let Engine { tenure, sessions, queue, .. } = &mut *engine;
-    commit::send_announcement(tenure, sessions, queue, before.steps, Some(&deciding))?;
+    let Engine { tenure, sessions, queues, .. } = &mut *engine;
+    commit::send_announcement(tenure, sessions, queues, before.steps, Some(&deciding))?;
     engine.mode = StepMode::Last { most_bytes: guc::cutover_max_bytes() };
     let applied = step::apply(engine, before, now, differences, entries);
     engine.mode = StepMode::Follow;
-    let announced = commit::take_announcement(&mut engine.sessions, &mut engine.queue);
+    let announced = commit::take_announcement(&mut engine.sessions, &mut engine.queues);
     let outcome = applied?;
     announced?;
     Ok(outcome)

@@ -27,11 +27,11 @@ pub fn open_target(tenure: &Tenure, target: &mut Connection, version: i64) -> Re
 pub fn open_and_consume(
     tenure: &Tenure,
     sessions: &mut EngineSessions,
-    queue: &mut QueueState,
+    queues: &mut QueueState,
     version: i64,
     found: FenceAnswers,
 ) -> Result<()> {
-    let sent = queue.owed.take().map(|statements| sessions.send_control_transaction(tenure, &statements));
+    let sent = queues.owed.take().map(|statements| sessions.send_control_transaction(tenure, &statements));
     match found.guards {
         Some(guards) => open_with(tenure, &mut sessions.target, version, &guards)?,
         None => open_target(tenure, &mut sessions.target, version)?,

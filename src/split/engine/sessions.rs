@@ -10,7 +10,7 @@ use crate::split::engine::stream::Streams;
 use crate::split::table::SplitTable;
 use std::time::{Duration, Instant};
 
-/// The sessions of an installed split.
+/// The sessions of an installed split, and what is known of their servers.
 pub struct EngineSessions {
     /// Reads the source, one snapshot a step.
     pub reader: Connection,

@@ -80,8 +80,8 @@ pub fn reach_compared(streams: &Streams) -> Result<()> {
 /// Creates what the pairs need for a table's rows, and returns how many of the first ones have it. Within a step before
 /// the cutover it can be created only for the next step, since a read-only transaction creates no table; afterwards the
 /// target's session suffices, in a transaction that is rolled back.
-pub fn prepare(sessions: &mut EngineSessions, run: &mut Run, table: ComparedTable<'_>) -> Result<usize> {
-    let ComparedTable { record, table, when, .. } = table;
+pub fn prepare(sessions: &mut EngineSessions, run: &mut Run, of: ComparedTable<'_>) -> Result<usize> {
+    let ComparedTable { record, table, when, .. } = of;
     let EngineSessions { target, streams, .. } = sessions;
     let held = streams.held;
     let streams = streams.open.iter_mut().take(held);
@@ -103,8 +103,8 @@ pub fn prepare(sessions: &mut EngineSessions, run: &mut Run, table: ComparedTabl
 }
 
 /// Returns the condition under which a row that differs on the target is not reported.
-pub fn unless(plan: &Plan, target: &mut Connection, table: ComparedTable<'_>) -> Result<String> {
-    let ComparedTable { table, position, when, progress, .. } = table;
+pub fn unless(plan: &Plan, target: &mut Connection, of: ComparedTable<'_>) -> Result<String> {
+    let ComparedTable { table, position, when, progress, .. } = of;
     if when == When::BeforeCutover {
         return Ok("false".to_owned());
     }

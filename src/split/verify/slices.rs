@@ -31,14 +31,14 @@ pub fn ranges(
     plan: &Plan,
     sessions: &mut EngineSessions,
     run: &mut Run,
-    table: ComparedTable<'_>,
+    of: ComparedTable<'_>,
 ) -> Result<Option<i64>> {
     let began = Instant::now();
-    let at = VerifyPosition { read: ReadSide::Ranges, ..VerifyPosition::parse(&table.record.position) };
+    let at = VerifyPosition { read: ReadSide::Ranges, ..VerifyPosition::parse(&of.record.position) };
     let is_first = run.keys == 0 || at.after.is_empty();
-    let keys = if is_first { ranges::first_keys(&mut sessions.reader, table.table)? } else { run.keys };
-    let planned = next_ranges(sessions, table.table, &at, keys)?;
-    let sizes = sums(plan, sessions, table.table, &planned)?;
+    let keys = if is_first { ranges::first_keys(&mut sessions.reader, of.table)? } else { run.keys };
+    let planned = next_ranges(sessions, of.table, &at, keys)?;
+    let sizes = sums(plan, sessions, of.table, &planned)?;
     let mut differ: Vec<usize> = (0..sizes.len()).filter(|lane| sizes[*lane].is_none()).collect();
     let mut compared: Vec<Option<SliceResult>> = sizes
         .into_iter()
@@ -47,11 +47,11 @@ pub fn ranges(
         })
         .collect();
     if !differ.is_empty() {
-        let prepared = prepare(sessions, run, table)?;
+        let prepared = prepare(sessions, run, of)?;
         differ.retain(|lane| *lane < prepared);
     }
     if !differ.is_empty() {
-        let rows = rows_of(plan, sessions, table, &planned, &differ)?;
+        let rows = rows_of(plan, sessions, of, &planned, &differ)?;
         for (lane, rows) in differ.into_iter().zip(rows) {
             compared[lane] = Some(rows);
         }
@@ -62,7 +62,7 @@ pub fn ranges(
     let behind = planned
         .into_iter()
         .map(|range| range.to.map(|after| VerifyPosition { after, ..at.clone() }.to_text()));
-    note(run, table.record, behind.zip(compared))
+    note(run, of.record, behind.zip(compared))
 }
 
 fn next_ranges(
@@ -112,12 +112,12 @@ fn sums(
 fn rows_of(
     plan: &Plan,
     sessions: &mut EngineSessions,
-    compared: ComparedTable<'_>,
+    of: ComparedTable<'_>,
     planned: &[Range],
     differ: &[usize],
 ) -> Result<Vec<SliceResult>> {
-    let ComparedTable { table, when, .. } = compared;
-    let unless = unless(plan, &mut sessions.target, compared)?;
+    let ComparedTable { table, when, .. } = of;
+    let unless = unless(plan, &mut sessions.target, of)?;
     let conditions: Vec<(usize, [String; 2])> =
         differ.iter().map(|lane| (*lane, planned[*lane].conditions(plan, table))).collect();
     let slices = |side: usize, leaves: &[Leaf]| -> Vec<Vec<Slice>> {
@@ -153,23 +153,23 @@ pub fn blocks(
     plan: &Plan,
     sessions: &mut EngineSessions,
     run: &mut Run,
-    table: ComparedTable<'_>,
+    of: ComparedTable<'_>,
 ) -> Result<Option<i64>> {
     let began = Instant::now();
-    let pairs = prepare(sessions, run, table)?;
+    let pairs = prepare(sessions, run, of)?;
     if pairs == 0 {
         return Ok(None);
     }
-    let ComparedTable { record, .. } = table;
+    let ComparedTable { record, .. } = of;
     let read = VerifyPosition::parse(&record.position).read;
-    let spans = match next_spans(plan, sessions, run, table, pairs)? {
+    let spans = match next_spans(plan, sessions, run, of, pairs)? {
         NextSpans::Some(spans) => spans,
         NextSpans::Rewritten => {
             run.rewritten = Some(record.ordinal);
             return Ok(Some(0));
         }
         NextSpans::End(at) => {
-            end_side(run, record, at, table.when);
+            end_side(run, record, at, of.when);
             return Ok(Some(0));
         }
     };
@@ -177,10 +177,10 @@ pub fn blocks(
     let (slices, behind): (Vec<Slice>, Vec<VerifyPosition>) =
         spans.into_iter().map(|span| (span.slice, span.behind)).unzip();
     let compared = match read {
-        ReadSide::Target => row_slices::of_target(plan, sessions, table.table, &slices)?,
+        ReadSide::Target => row_slices::of_target(plan, sessions, of.table, &slices)?,
         ReadSide::Source | ReadSide::Ranges => {
-            let unless = unless(plan, &mut sessions.target, table)?;
-            row_slices::of_source(plan, sessions, table.table, &slices, &unless)?
+            let unless = unless(plan, &mut sessions.target, of)?;
+            row_slices::of_source(plan, sessions, of.table, &slices, &unless)?
         }
     };
     reach_compared(&sessions.streams)?;
@@ -189,7 +189,7 @@ pub fn blocks(
         run.blocks = blocks::adapt(run.blocks, factor, LEAST_BLOCKS, MOST_BLOCKS);
     }
     let behind = behind.iter().map(|at| Some(at.to_text()));
-    note(run, table.record, behind.zip(compared.into_iter().map(Some)))
+    note(run, of.record, behind.zip(compared.into_iter().map(Some)))
 }
 
 /// Notes that a side of a table is compared, after which the other side is, or the table is done.
@@ -225,12 +225,12 @@ fn next_spans(
     plan: &Plan,
     sessions: &mut EngineSessions,
     run: &Run,
-    compared: ComparedTable<'_>,
+    of: ComparedTable<'_>,
     pairs: usize,
 ) -> Result<NextSpans> {
     let mut spans = Vec::new();
     let EngineSessions { reader, target, .. } = sessions;
-    let ComparedTable { record, table, when, .. } = compared;
+    let ComparedTable { record, table, when, .. } = of;
     let mut at = VerifyPosition::parse(&record.position);
     let (session, shape, by) = match at.read {
         // Rows that only the target has may have been inserted by its clients since.
