@@ -31,7 +31,7 @@ use crate::split::injection_points::{self, reach};
 use crate::split::table::{SplitTable, computed, triggers};
 use crate::split::verify::concurrent;
 use crate::split::{reads, reverse_preconditions, untrusted_code};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// The reason why reads are directed to the source again.
 const COPIED_AGAIN: &str = ": rows are copied again";
@@ -279,18 +279,7 @@ pub fn apply(
     let was_copied = progress.is_copied() && progress.snapshot.is_some();
     let mut restarted = differences.restart;
     if restarted.is_none() && engine.queues.counters.overflowed {
-        let all: Vec<usize> = (0..engine.tables.len()).collect();
-        reverse_preconditions::require_proven(
-            &engine.tenure.plan,
-            &all,
-            "the queue of changes was full or its lease had expired",
-        )?;
-        reads::require_none(engine.tenure.plan.id, COPIED_AGAIN)?;
-        queue_overflow::tell_stopped(&engine.tenure.plan, &mut engine.sessions, &engine.tables)?;
-        queue_overflow::drain_overflow(engine, &progress)?;
-        return Err(SplitError::Retry(
-            "the copy to start again: the queue of changes was full or its lease had expired".into(),
-        ));
+        return Err(restart_after_overflow(engine, &progress)?);
     }
     let resets = tables_to_reset(&differences.reset, entries, restarted.is_some(), engine.tables.len());
     let replaced = restarted.as_deref().unwrap_or(REPLACED);
@@ -308,22 +297,7 @@ pub fn apply(
     for (known, shape) in progress.tables.iter_mut().zip(&now.tables) {
         known.columns.get_or_insert_with(|| known_column::of(shape));
     }
-    let mut changes: i64 = 0;
-    let (began, mut round_trips) = (Instant::now(), 0);
-    for entry in entries {
-        changes = changes.saturating_add(entry.rows);
-        progress.last_event_at = progress.last_event_at.max(entry.newest);
-    }
-    for batch in WindowBatch::of(entries, &resets) {
-        let applied = window::apply(engine, &batch, &progress)?;
-        for (position, keys) in batch.tables.iter().zip(applied.keys) {
-            let known = &mut progress.tables[*position].changes_applied;
-            *known = known.saturating_add(keys);
-        }
-        round_trips += applied.round_trips;
-    }
-    let lag = began.elapsed().saturating_sub(engine.sessions.distance * round_trips);
-    progress.last_event_id = progress.last_event_id.saturating_add(changes);
+    let (changes, lag) = apply_windows(engine, &mut progress, entries, &resets)?;
     reach(injection_points::STEP_WINDOW)?;
     progress.snapshot = Some(now.snapshot.clone());
     progress.server.clone_from(&now.server);
@@ -338,6 +312,48 @@ pub fn apply(
     foreign_keys::check_step(engine, &outcome.progress, &look)?;
     reach(injection_points::STEP_CHUNK)?;
     Ok(outcome)
+}
+
+/// Drains the queue of changes that has lost some, and returns the reason why the copy starts again.
+fn restart_after_overflow(engine: &mut Engine, progress: &CopyProgress) -> Result<SplitError> {
+    let all: Vec<usize> = (0..engine.tables.len()).collect();
+    reverse_preconditions::require_proven(
+        &engine.tenure.plan,
+        &all,
+        "the queue of changes was full or its lease had expired",
+    )?;
+    reads::require_none(engine.tenure.plan.id, COPIED_AGAIN)?;
+    queue_overflow::tell_stopped(&engine.tenure.plan, &mut engine.sessions, &engine.tables)?;
+    queue_overflow::drain_overflow(engine, progress)?;
+    Ok(SplitError::Retry(
+        "the copy to start again: the queue of changes was full or its lease had expired".into(),
+    ))
+}
+
+/// Applies the windows of all tables. Returns the number of changes, and the time that they took without that on the
+/// line.
+fn apply_windows(
+    engine: &mut Engine,
+    progress: &mut CopyProgress,
+    entries: &[WindowEntries],
+    resets: &[usize],
+) -> Result<(i64, Duration)> {
+    let mut changes: i64 = 0;
+    let (began, mut round_trips) = (Instant::now(), 0);
+    for entry in entries {
+        changes = changes.saturating_add(entry.rows);
+        progress.last_event_at = progress.last_event_at.max(entry.newest);
+    }
+    for batch in WindowBatch::of(entries, resets) {
+        let applied = window::apply(engine, &batch, progress)?;
+        for (position, keys) in batch.tables.iter().zip(applied.keys) {
+            let known = &mut progress.tables[*position].changes_applied;
+            *known = known.saturating_add(keys);
+        }
+        round_trips += applied.round_trips;
+    }
+    progress.last_event_id = progress.last_event_id.saturating_add(changes);
+    Ok((changes, began.elapsed().saturating_sub(engine.sessions.distance * round_trips)))
 }
 
 const REPLACED: &str = "truncated, rewritten or changed there, or one of its partitions is missing";

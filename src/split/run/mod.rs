@@ -9,19 +9,19 @@ mod lock_holders;
 pub mod master_writes;
 mod pace;
 pub mod schema_change;
+mod steps;
 pub mod take_over;
 mod watched_readers;
 
 use crate::agent::error::{Result, SplitError};
 use crate::agent::session;
 use crate::catalog::split_state::row::{self, SplitState};
-use crate::catalog::split_state::{self, Activity, CutoverRequest, Phase};
+use crate::catalog::split_state::{self, Activity};
 use crate::catalog::{cutover_request, reverse_split, split};
 use crate::guc;
 use crate::remote::interest;
 use crate::server::txn::{transaction, try_transaction};
 use crate::server::wait::{self, WorkerStatus};
-use crate::split::copy::{outcome, step};
 use crate::split::cutover;
 use crate::split::cutover::complete_target;
 use crate::split::cutover::recovery::{self, Reverted};
@@ -32,12 +32,11 @@ use crate::split::engine::Engine;
 use crate::split::injection_points::{self, reach};
 use crate::split::lifecycle::work::{self, Work};
 use crate::split::plan::check;
-use crate::split::verify::repair;
-use crate::split::verify::walk::{self, Ended};
 use crate::split::{aborted, analyze, install, lifecycle, phases, record, reverse};
-use pace::{is_lease_due, pause_of_copy, renew_lease, rest_by_rate};
+use pace::{is_lease_due, renew_lease, rest_by_rate};
 use pgrx::pg_sys;
 use std::time::{Duration, Instant};
+use steps::APPLYING;
 use watched_readers::Readers;
 
 /// A worker of one split.
@@ -365,126 +364,7 @@ impl Worker {
         self.retry_on_lock(|| record::backfill_begun(self.id))?;
         Ok(Duration::ZERO)
     }
-
-    fn copy(&mut self, state: &SplitState) -> Result<Duration> {
-        let began = Instant::now();
-        let outcome = step::run(self.attached(state)?)?;
-        if outcome.progress.is_copied() {
-            reach(injection_points::BACKFILL_DONE)?;
-        }
-        self.record(state, &outcome)?;
-        if let Some(engine) = self.engine.as_mut() {
-            self.readers.watch(&engine.tenure.plan, &mut engine.sessions)?;
-        }
-        match self.engine.as_mut().filter(|_| outcome.chunks == 0 && !outcome.progress.is_copied()) {
-            Some(engine) => {
-                // A step without rows renews nothing.
-                renew_lease(&engine.tenure, &mut engine.sessions, &mut self.lease_renewed)?;
-                if let Some(reason) = engine.pace.throttle.reason() {
-                    wait::report(reason);
-                }
-                Ok(guc::tail_interval())
-            }
-            None => Ok(pause_of_copy(&outcome, began.elapsed())),
-        }
-    }
-
-    fn tail(&mut self, state: &SplitState) -> Result<Duration> {
-        let began = Instant::now();
-        let (mut failures, rests_until) = (self.compare_failures, self.compares_after);
-        let engine = self.attached(state)?;
-        if state.repairs {
-            repair::run(&engine.tenure, &mut engine.sessions, &engine.tables)?;
-        }
-        match (state.verifies, began < rests_until) {
-            (true, false) => walk::begin(engine)?,
-            (true, true) => walk::rest(engine.verification.as_mut()),
-            (false, _) => engine.verification = None,
-        }
-        let outcome = step::run(engine);
-        let ended = outcome.as_ref().ok().map(|outcome| match outcome.restarted {
-            None => Ended::Committed,
-            Some(_) => Ended::CopyRestarted,
-        });
-        walk::record(engine.tenure.plan.id, engine.verification.as_mut(), ended, &mut failures);
-        let compared = engine.verification.as_ref().map_or(0, |run| run.step_bytes);
-        self.compare_failures = failures;
-        if compared > 0 {
-            self.compares_after = Instant::now() + rest_by_rate(compared, began.elapsed());
-        }
-        let outcome = outcome?;
-        if outcome.lag < guc::max_lag() && outcome.progress.is_copied() {
-            reach(injection_points::TAIL_CAUGHT_UP)?;
-        }
-        let is_caught_up = outcome.lag < guc::max_lag() && outcome.progress.is_copied();
-        // The way to the cutover waits for it, changes do not.
-        let is_analyzed = state.phase != Phase::Tailing || !is_caught_up || self.analyze_target(state)?;
-        if is_analyzed {
-            self.record(state, &outcome)?;
-        }
-        self.renew_own_lease(state)?;
-        if !is_analyzed {
-            return Ok(Duration::ZERO);
-        }
-        // A table that was truncated or rewritten is copied again, beginning here.
-        if outcome.chunks > 0 {
-            return Ok(pause_of_copy(&outcome, began.elapsed()));
-        }
-        // A window that took long has another one behind it.
-        let behind = outcome.lag > guc::tail_interval();
-        let (status, text) = match outcome.lag > guc::max_lag() {
-            true => (
-                WorkerStatus::Waiting,
-                format!(
-                    "the lag to fall: {} changes took {} ms, shardmaster.max_lag is {} ms",
-                    outcome.changes,
-                    outcome.lag.as_millis(),
-                    guc::max_lag().as_millis()
-                ),
-            ),
-            false if behind => (WorkerStatus::Following, APPLYING.to_owned()),
-            false if state.request == CutoverRequest::Later => (
-                WorkerStatus::Waiting,
-                transaction(|| cutover_request::waits_for(self.id)).unwrap_or_default(),
-            ),
-            false => {
-                let found = self
-                    .engine
-                    .as_mut()
-                    .map(|engine| self.readers.watch(&engine.tenure.plan, &mut engine.sessions))
-                    .transpose()?;
-                match found.flatten() {
-                    Some(reads) => (WorkerStatus::Waiting, reads),
-                    None => (WorkerStatus::Idle, "waiting for shard_split_cutover".to_owned()),
-                }
-            }
-        };
-        wait::report_as(status, &text);
-        let compares = state.verifies && self.compares_after <= Instant::now();
-        let is_idle = is_caught_up && outcome.is_empty() && !behind && !state.verifies && !state.repairs;
-        self.idle_since = self.idle_since.or(Some(Instant::now())).filter(|_| is_idle);
-        Ok(if behind || compares || state.repairs { Duration::ZERO } else { guc::tail_interval() })
-    }
-
-    /// Records the step on the master, at once if the phase changes, else once a second.
-    fn record(&mut self, state: &SplitState, outcome: &outcome::StepOutcome) -> Result<()> {
-        let Some(engine) = self.engine.as_mut() else { return Ok(()) };
-        let changes_phase = record::next_phase(state.phase, outcome) != state.phase;
-        let due = self.recorded.elapsed() > Duration::from_secs(1);
-        if changes_phase || due || outcome.chunks > 0 || outcome.changes > 0 || outcome.restarted.is_some() {
-            let queue_bytes = engine.sessions.queue_bytes(&engine.tables)?;
-            if let Some(engine) = self.engine.as_ref() {
-                self.retry_on_lock(|| {
-                    record::step(self.id, engine.tenure.generation, &engine.tables, outcome, queue_bytes)
-                })?;
-            }
-            self.recorded = Instant::now();
-        }
-        Ok(())
-    }
 }
-
-const APPLYING: &str = "applying changes";
 
 /// Returns the text for pg_stat_activity, or None if the earlier one still holds.
 fn doing(work: Work) -> Option<(WorkerStatus, &'static str)> {
