@@ -16,7 +16,7 @@ CREATE UNIQUE INDEX IF NOT EXISTS key_list_allow ON shardmaster_agent.key_list (
 COMMENT ON TABLE shardmaster_agent.key_list IS 'lists by which keys are refused: deny, of keys that have left a namespace, in the table left_<id>; allow, of keys that it has or had, in the table listed_<id>';
 COMMENT ON COLUMN shardmaster_agent.key_list.entries IS 'what the entries are: keys, or buckets or ranges with their number and type';
 COMMENT ON COLUMN shardmaster_agent.key_list.shard IS 'the name of the shard on its master when the list was made; empty for one of version 0.1';
-COMMENT ON COLUMN shardmaster_agent.key_list.version IS 'of a list with mode deny, the version of the look-up''s text: a transaction that reads another one is older than the text. Otherwise incremented by each change of the list: a writer with an older snapshot cannot lock this row';
+COMMENT ON COLUMN shardmaster_agent.key_list.version IS 'of a list with mode deny, the version of its lookup function''s text: a transaction that reads another one is older than the text. Otherwise incremented by each change of the list: a writer with an older snapshot cannot lock this row';
 
 CREATE OR REPLACE FUNCTION shardmaster_agent.key_guard() RETURNS trigger
 LANGUAGE plpgsql AS $agent$
