@@ -21,7 +21,6 @@ const RULE: &str = "SELECT pg_catalog.format('%s has rule %I', r.ev_class::regcl
 
 pub fn require_as_checked(plan: &Plan, sessions: &mut EngineSessions, tables: &[SplitTable]) -> Result<()> {
     let EngineSessions { control, target, .. } = sessions;
-    let tables = &*tables;
     let of_table = |table: &SplitTable| -> Vec<String> {
         let leaves = table.source.leaves().iter().map(|leaf| leaf.oid.clone());
         leaves.chain(table.source.oid.clone()).collect()

@@ -36,7 +36,6 @@ use crate::split::{aborted, analyze, install, lifecycle, phases, record, reverse
 use pace::{is_lease_due, renew_lease, rest_by_rate};
 use pgrx::pg_sys;
 use std::time::{Duration, Instant};
-use steps::APPLYING;
 use watched_readers::Readers;
 
 /// A worker of one split.
@@ -365,6 +364,8 @@ impl Worker {
         Ok(Duration::ZERO)
     }
 }
+
+const APPLYING: &str = "applying changes";
 
 /// Returns the text for pg_stat_activity, or None if the earlier one still holds.
 fn doing(work: Work) -> Option<(WorkerStatus, &'static str)> {

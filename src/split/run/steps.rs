@@ -1,7 +1,7 @@
 //! Copying rows and following changes, step by step, and what the worker does between two steps.
 
-use super::Worker;
 use super::pace::{pause_of_copy, renew_lease, rest_by_rate};
+use super::{APPLYING, Worker};
 use crate::agent::error::Result;
 use crate::catalog::cutover_request;
 use crate::catalog::split_state::row::SplitState;
@@ -17,7 +17,6 @@ use crate::split::verify::repair;
 use crate::split::verify::walk::{self, Ended};
 use std::time::{Duration, Instant};
 
-pub(super) const APPLYING: &str = "applying changes";
 const WAITING: &str = "waiting for shard_split_cutover";
 
 impl Worker {
