@@ -1,6 +1,6 @@
 -- The lists of key guards, one row for each. What is on a list with mode deny has left this
 -- database for good: a redirect. Of a list with mode allow all other keys are refused. All
--- that is decided in the look-up of a list; its trigger function is never called.
+-- that is decided in the lookup function of a list; its trigger function is never called.
 CREATE TABLE IF NOT EXISTS shardmaster_agent.key_list (
     id        int GENERATED ALWAYS AS IDENTITY,
     mode      text NOT NULL CHECK (mode IN ('deny', 'allow')),
@@ -25,12 +25,12 @@ BEGIN
 END $agent$;
 COMMENT ON FUNCTION shardmaster_agent.key_guard() IS 'does nothing: the condition of its triggers refuses, or is false';
 
--- Version 0.1 had a table for each mode. Their rows come here, with the look-ups that read
+-- Version 0.1 had a table for each mode. Their rows come here, with the functions that read
 -- them. The tables stay, empty, until the schema goes: to drop one would wait for whoever has
 -- read it, and others would wait behind.
 DO $agent$
 DECLARE
-    look_up text;
+    definition text;
 BEGIN
     IF to_regclass('shardmaster_agent.redirect') IS NOT NULL THEN
         WITH gone AS (DELETE FROM shardmaster_agent.redirect RETURNING *)
@@ -42,7 +42,7 @@ BEGIN
         INSERT INTO shardmaster_agent.key_list (id, mode, namespace, keyspace, entries, shard, version) OVERRIDING SYSTEM VALUE
         SELECT id, 'allow', namespace, keyspace, entries, shard, version FROM gone;
     END IF;
-    FOR look_up IN
+    FOR definition IN
         SELECT regexp_replace(regexp_replace(pg_get_functiondef(p.oid),
                    '\mshardmaster_agent\.redirect\M',
                    '(SELECT id, version FROM shardmaster_agent.key_list WHERE mode OPERATOR(pg_catalog.=) ''deny'')'),
@@ -52,7 +52,10 @@ BEGIN
          WHERE p.pronamespace = 'shardmaster_agent'::regnamespace
            AND p.prosrc ~ '\mshardmaster_agent\.(redirect|standing)\M'
     LOOP
-        EXECUTE look_up;
-        PERFORM setval(pg_get_serial_sequence('shardmaster_agent.key_list', 'id'), max(id)) FROM shardmaster_agent.key_list;
+        EXECUTE definition;
     END LOOP;
+    -- Their numbers are not given out again, whether they have functions yet or not.
+    PERFORM setval('shardmaster_agent.key_list_id_seq', greatest(max(l.id), max(q.last_value)))
+       FROM shardmaster_agent.key_list l CROSS JOIN shardmaster_agent.key_list_id_seq q
+     WHERE l.id > q.last_value OR NOT q.is_called;
 END $agent$;

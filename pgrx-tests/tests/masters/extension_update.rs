@@ -270,3 +270,33 @@ fn lists_of_keys_of_the_previous_version_are_taken_over() {
                    AND relname NOT IN ('master', 'decision', 'reference_ended')";
     assert_eq!(source(&cluster).query_one(left, &[]).unwrap().get::<_, i64>(0), 0);
 }
+
+/// A list of version 0.1 whose installation had not come to its functions keeps its number, so that the next list gets
+/// another one.
+#[test]
+fn numbers_of_lists_of_the_previous_version_are_not_given_out_again() {
+    let cluster = fixture::cluster(&[]);
+    let mut master = cluster.superuser().unwrap();
+    for server in [0, 1] {
+        fixture::by_owner(
+            &cluster,
+            server,
+            "CREATE TABLE mails (owner text, id int, PRIMARY KEY (owner, id))",
+        );
+    }
+    install(&cluster, "shard_a", "default");
+    by_superuser(&cluster, 0, OLD_LISTS);
+    by_superuser(&cluster, 0, "DROP FUNCTION shardmaster_agent.not_listed_1(text) CASCADE");
+    each(
+        &mut master,
+        &[
+            "SELECT shard_keyspace_add('mail', 'directory', key_type => 'text')",
+            "SELECT shard_table_add('mails', 'owner', 'mail')",
+            "SELECT shard_assign('ann', 'shard_a', 'mail')",
+        ],
+    );
+    install(&cluster, "shard_a", "mail");
+    install(&cluster, "shard_a", "default");
+    let numbers = "SELECT array_agg(DISTINCT id ORDER BY id) FROM shardmaster_agent.key_list";
+    assert_eq!(source(&cluster).query_one(numbers, &[]).unwrap().get::<_, Vec<i32>>(0), [1, 2]);
+}
