@@ -1,4 +1,4 @@
--- The look-up of a list with mode allow, which WHEN clauses call for each row that comes, or
+-- The lookup of a list with mode allow, which WHEN clauses call for each row that comes, or
 -- gets another key. It raises the refusal itself, and has no SET clause: see the one for deny.
 --
 -- A transaction that keeps its snapshot may be older than what the list has got since. It

@@ -1,5 +1,5 @@
--- The look-up of a list with mode deny, in two functions that WHEN clauses call for each row
--- that a client writes. They have no SET clause, which would cost more than the look-up, so all
+-- The lookup of a list with mode deny, in two functions that WHEN clauses call for each row
+-- that a client writes. They have no SET clause, which would cost more than the lookup, so all
 -- names in them are qualified: types and operators too.
 --
 -- The first one spares most tenants that stay the second: it is the filter, in which some

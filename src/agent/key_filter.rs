@@ -1,4 +1,4 @@
-//! The filters of redirects: an expression in the text of a look-up that is false for most keys that have not left, so
+//! The filters of redirects: an expression in the text of a lookup that is false for most keys that have not left, so
 //! that their writers are spared the query.
 
 use crate::agent::error::Result;
@@ -13,7 +13,7 @@ use crate::keys::strategy::Strategy;
 use crate::remote::Connection;
 use crate::remote::quote::array_literal;
 
-/// The greatest number of ranges that the look-up's text lists. If there are more, neighbours are joined, and values
+/// The greatest number of ranges that the lookup's text lists. If there are more, neighbours are joined, and values
 /// between them are looked up, too.
 const MAX_LITERAL_RANGES: usize = 512;
 

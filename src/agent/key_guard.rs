@@ -1,4 +1,4 @@
-//! Key guards: the triggers that refuse writes by a list of keys, and the look-ups that their conditions call with the
+//! Key guards: the triggers that refuse writes by a list of keys, and the lookups that their conditions call with the
 //! key of a row, one for each type of shard-by column. A redirect refuses clients with a stale route once the last row
 //! of their keys has left. The key guard of an operator refuses keys that do not belong there. There is one list of each
 //! kind for a namespace and keyspace, whatever the number of splits: the cost for a writer depends neither on how many
@@ -92,7 +92,7 @@ impl KeyList {
         )
     }
 
-    /// Returns SQL that calls the look-up with the key of a row.
+    /// Returns SQL that calls the lookup with the key of a row.
     fn refused(&self, row: &str, by: &str) -> String {
         let look_up = format!("shardmaster_agent.{}({row}.{by})", self.function());
         match self.mode {
@@ -103,7 +103,7 @@ impl KeyList {
         }
     }
 
-    /// Returns the look-up of a list with mode deny for one type of column, with a filter of what has left.
+    /// Returns the lookup of a list with mode deny for one type of column, with a filter of what has left.
     fn look_up_of_denied(&self, column: &Column, version: i64, filter: &str) -> String {
         fill(
             DENY,
@@ -131,7 +131,7 @@ impl KeyList {
         }
     }
 
-    /// Returns the look-up of a list with mode allow for one type of column.
+    /// Returns the lookup of a list with mode allow for one type of column.
     fn look_up_of_allowed(&self, column: &Column) -> String {
         fill(
             ALLOW,
@@ -186,7 +186,7 @@ impl KeyList {
     }
 }
 
-/// Writes the look-ups of a redirect anew for each type of column, the existing ones and the given ones, in a
+/// Writes the lookups of a redirect anew for each type of column, the existing ones and the given ones, in a
 /// transaction. The number in their texts is that of the row from this commit on.
 pub fn write_denied(connection: &mut Connection, redirect: &KeyList, columns: &[&Column]) -> Result<()> {
     let version = key_list::next_version(connection, redirect)?;
@@ -203,7 +203,7 @@ pub fn write_denied(connection: &mut Connection, redirect: &KeyList, columns: &[
     Ok(())
 }
 
-/// Writes the look-up of a key guard for a type of column, in a transaction. Its query is run first: a function's text
+/// Writes the lookup of a key guard for a type of column, in a transaction. Its query is run first: a function's text
 /// is only read when a writer calls it.
 pub fn write_allowed(connection: &mut Connection, guard: &KeyList, column: &Column) -> Result<()> {
     if let Some(functions) = guard.entries.scope(&[]).functions(AGENT) {
@@ -267,7 +267,7 @@ pub fn drop_objects(connection: &mut Connection, list: &KeyList) -> Result<()> {
     key_list::drop(connection, list)
 }
 
-/// Returns the types of column for which the list has a look-up.
+/// Returns the types of column for which the list has a lookup.
 fn known_types(connection: &mut Connection, list: &KeyList) -> Result<Vec<Column>> {
     let rows = connection.query(
         "SELECT format_type(t.oid, -1), t.typtype = 'e'
@@ -282,7 +282,7 @@ fn known_types(connection: &mut Connection, list: &KeyList) -> Result<Vec<Column
     Ok(columns.collect())
 }
 
-/// Returns a shard-by column with the properties that a look-up depends on.
+/// Returns a shard-by column with the properties that a lookup depends on.
 fn column_type(base: &str, is_enum: bool) -> Column {
     Column { base: base.to_owned(), is_enum, ..Column::default() }
 }

@@ -64,7 +64,7 @@ impl KeyList {
         format!("shardmaster_agent.{}", self.entries_name())
     }
 
-    /// Returns the name of the look-up function, of which there is one for each type of column.
+    /// Returns the name of the lookup function, of which there is one for each type of column.
     pub fn function(&self) -> String {
         match self.mode {
             ListMode::Deny => format!("redirected_{}", self.id),
@@ -72,7 +72,7 @@ impl KeyList {
         }
     }
 
-    /// Returns the name of the filter function, which is called before the look-up of a list with mode deny. There is
+    /// Returns the name of the filter function, which is called before the lookup of a list with mode deny. There is
     /// one for each type, too.
     pub fn filter_function(&self) -> String {
         format!("may_have_left_{}", self.id)
@@ -218,7 +218,7 @@ pub fn insert(
     Ok(())
 }
 
-/// Changes the shard's name, in a transaction; the look-ups must be written anew.
+/// Changes the shard's name, in a transaction; the lookups must be written anew.
 pub fn rename(connection: &mut Connection, list: &KeyList, shard: &str) -> Result<()> {
     connection.query(&format!("UPDATE {} SET shard = $1 WHERE {}", TABLE, row(list)), &[Some(shard)])?;
     Ok(())

@@ -89,7 +89,7 @@ fn of_table<'a>(
         .collect()
 }
 
-/// Creates the missing triggers of a list, whose look-ups for the columns exist: those of a partitioned table one by
+/// Creates the missing triggers of a list, whose lookups for the columns exist: those of a partitioned table one by
 /// one. `done` is called after each message.
 pub fn install_key_guard(
     connection: &mut Connection,
@@ -280,7 +280,7 @@ pub fn has_key_guard(connection: &mut Connection, list: &KeyList) -> Result<bool
     Ok(connection.query(&any, &[Some(&list.function())])?.is_true())
 }
 
-/// SQL condition: a trigger `t` is that of a list, by the look-up $1 that its condition calls. All of
+/// SQL condition: a trigger `t` is that of a list, by the lookup $1 that its condition calls. All of
 /// them share one trigger function.
 const OF_LOOK_UP: &str = "t.oid = ANY (ARRAY(
     SELECT d.objid FROM pg_proc l CROSS JOIN LATERAL (SELECT d.classid, d.objid FROM pg_depend d
