@@ -8,7 +8,7 @@ use crate::error::Failure;
 use crate::guc;
 use crate::server::retry::Backoff;
 use crate::server::txn::transaction;
-use crate::server::wait;
+use crate::server::wait::{self, WorkerStatus};
 use crate::split::lifecycle::work::Work;
 use crate::split::run::schema_change::{self, Adopted};
 use crate::split::run::{Worker, asked_for_else, lock_holders};
@@ -180,7 +180,8 @@ impl Worker {
         let longest = if self.keeps_clients_out() { MAX_BACKOFF_FENCED } else { MAX_BACKOFF };
         let pause = Backoff::new(FIRST_BACKOFF, longest).after(self.attempts).pause();
         let _status = wait::status_scope();
-        wait::report(&format!("retrying after: {}", record::reason(failure)));
+        // What it waits for is recorded, and a reader may not see that yet: a worker that works waits for nothing.
+        wait::report_as(WorkerStatus::Working, &format!("retrying after: {}", record::reason(failure)));
         wait::sleep(pause);
     }
 }
