@@ -18,7 +18,7 @@ const LIMIT: Duration = Duration::from_secs(180);
 /// The pause between two writes of a client.
 const PACE: Duration = Duration::from_millis(10);
 /// The pause when many clusters wait beside each other for a long time.
-const PACE_OF_LONG: Duration = Duration::from_millis(100);
+const PACE_OF_LONG: Duration = Duration::from_millis(300);
 
 /// The results of a cell.
 #[derive(Debug)]

@@ -14,8 +14,6 @@ use std::time::{Duration, Instant};
 
 /// Rows of each tenant.
 pub const ROWS: i32 = 24;
-/// The interval between two checks for a question to the master.
-const LOOK: Duration = Duration::from_millis(10);
 /// Waits longer than this are recorded.
 const NOTABLE: Duration = Duration::from_millis(500);
 
@@ -67,7 +65,7 @@ impl Record {
 
 struct Shared {
     addresses: Arc<Addresses>,
-    /// The pause between two writes.
+    /// The pause between two writes, and between two checks for a question to the master.
     pace: Duration,
     stop: AtomicBool,
     /// The shard to which the moving tenant's route leads.
@@ -179,7 +177,7 @@ fn be_guide(shared: &Shared) {
     let mut session: Option<Client> = None;
     while !shared.stop.load(Ordering::Relaxed) {
         if !shared.ask.swap(false, Ordering::Relaxed) {
-            std::thread::sleep(LOOK);
+            std::thread::sleep(shared.pace);
             continue;
         }
         let from = Instant::now();
