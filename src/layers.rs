@@ -13,7 +13,7 @@ const FLOORS: [&[&str]; 13] = [
     &["keychain", "native"],
     &["catalog"],
     &["agent"],
-    &["placement", "gateway", "snowflake", "query", "numbers"],
+    &["placement", "gateway", "snowflake", "query", "numbers", "survey"],
     &["routing", "schema", "execution", "import", "misplaced"],
     &["split", "lookups"],
     &["guard", "reference", "report"],

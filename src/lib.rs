@@ -36,6 +36,7 @@ mod schema;
 mod server;
 mod snowflake;
 mod split;
+mod survey;
 // These tests run inside a server. The test program of the pure tests links without one.
 #[cfg(all(feature = "pg_test", not(test)))]
 mod tests;

@@ -190,7 +190,7 @@ fn builtin(name: &str) -> Option<&'static KnownTypes> {
 
 impl TypePart {
     /// Returns how the type's values are copied, or None if the type is unknown.
-    fn travel(&self) -> Option<Travel> {
+    pub fn travel(&self) -> Option<Travel> {
         match (&self.extension, self.kind.as_str()) {
             (Some(extension), _) => {
                 let is_it = |known: &&(&str, &str, KeyFitness)| known.0 == extension && known.1 == self.name;
@@ -209,7 +209,7 @@ impl TypePart {
     }
 
     /// Whether its values have a meaning on one server only.
-    fn is_of_one_server(&self) -> bool {
+    pub fn is_of_one_server(&self) -> bool {
         match &self.extension {
             // This is a domain over oid.
             Some(extension) => extension == "lo",

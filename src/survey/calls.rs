@@ -1,0 +1,206 @@
+//! The calls and statements that a survey proposes. Calls of this extension run on the master, all else on the shard.
+
+use super::tables::{SurveyKey, SurveyTable, SurveyUnique, SurveyedDatabase, TenantColumn};
+use crate::remote::quote::{ident_as_needed, literal};
+
+/// The types that a keyspace of a lookup index may have.
+const LOOKED_UP: [&str; 7] =
+    ["smallint", "integer", "bigint", "numeric", "text", "uuid", "character varying"];
+
+pub fn add_sharded(table: &SurveyTable, column: &str) -> String {
+    format!("SELECT shard_table_add({}, {})", literal(&table.shown), literal(column))
+}
+
+pub fn add_reference(table: &SurveyTable, shard: &str) -> String {
+    format!(
+        "SELECT shard_table_add({}, NULL, policy => 'reference', origin => {})",
+        literal(&table.shown),
+        literal(shard)
+    )
+}
+
+pub fn add_global(table: &SurveyTable) -> String {
+    format!("SELECT shard_table_add({}, NULL, policy => 'global')", literal(&table.shown))
+}
+
+/// Gives a table the tenant of the table that a key leads to. That one gets it first, if it does not have it.
+pub fn add_column(
+    database: &SurveyedDatabase,
+    table: &SurveyTable,
+    key: &SurveyKey,
+    tenant: &TenantColumn,
+) -> Option<String> {
+    let parent = database.table(key.to?)?;
+    let (name, column) = (table.written(), ident_as_needed(&tenant.name));
+    let of_parent = parent.column.as_ref().map_or(tenant.name.as_str(), |column| column.name.as_str());
+    Some(format!(
+        "ALTER TABLE {name} ADD COLUMN {column} {}; UPDATE {name} t SET {column} = p.{} FROM {} p WHERE {}; ALTER TABLE {name} ALTER COLUMN {column} SET NOT NULL; {}",
+        tenant.type_name,
+        ident_as_needed(of_parent),
+        parent.written(),
+        joined(key, "p", "t"),
+        add_sharded(table, &tenant.name)
+    ))
+}
+
+fn joined(key: &SurveyKey, to: &str, from: &str) -> String {
+    let equal = key.columns.iter().map(|column| {
+        format!("{to}.{} = {from}.{}", ident_as_needed(&column.to), ident_as_needed(&column.from))
+    });
+    equal.collect::<Vec<_>>().join(" AND ")
+}
+
+/// Makes columns refuse NULL.
+pub fn refuse_null<'a>(table: &SurveyTable, columns: impl IntoIterator<Item = &'a str>) -> String {
+    let columns: Vec<String> = columns
+        .into_iter()
+        .map(|column| format!("ALTER COLUMN {} SET NOT NULL", ident_as_needed(column)))
+        .collect();
+    format!("ALTER TABLE {} {}", table.written(), columns.join(", "))
+}
+
+/// Finds rows without a tenant.
+pub fn find_null(table: &SurveyTable, column: &str) -> String {
+    format!("SELECT * FROM {} WHERE {} IS NULL", table.written(), ident_as_needed(column))
+}
+
+/// Finds rows with another tenant than the row at the end of a path.
+pub fn find_differing(
+    database: &SurveyedDatabase,
+    from: usize,
+    best: &[usize],
+    other: &[usize],
+) -> Option<String> {
+    let table = database.table(from)?;
+    let (first, tenant) = path_joins(database, from, best, "p")?;
+    let (second, other) = path_joins(database, from, other, "q")?;
+    Some(format!("SELECT t.* FROM {} t{first}{second} WHERE {tenant} <> {other}", table.written()))
+}
+
+fn path_joins(
+    database: &SurveyedDatabase,
+    from: usize,
+    path: &[usize],
+    name: &str,
+) -> Option<(String, String)> {
+    let (mut joins, mut before, mut end) = (String::new(), "t".to_owned(), from);
+    for (place, key) in path.iter().enumerate() {
+        let key = database.keys.get(*key)?;
+        let alias = format!("{name}{}", place + 1);
+        end = key.to?;
+        joins.push_str(&format!(
+            " JOIN {} {alias} ON {}",
+            database.table(end)?.written(),
+            joined(key, &alias, &before)
+        ));
+        before = alias;
+    }
+    let column = database.table(end)?.column.as_ref()?;
+    Some((joins, format!("{before}.{}", ident_as_needed(&column.name))))
+}
+
+/// Drops a foreign key, and finds the rows that it would have refused.
+pub fn drop_key(table: &SurveyTable, key: &SurveyKey) -> String {
+    let present: Vec<String> =
+        key.columns.iter().map(|column| format!("t.{} IS NOT NULL", ident_as_needed(&column.from))).collect();
+    format!(
+        "ALTER TABLE {name} DROP CONSTRAINT {}; SELECT count(*) FROM {name} t WHERE {} AND NOT EXISTS (SELECT FROM {} p WHERE {})",
+        ident_as_needed(&key.name),
+        present.join(" AND "),
+        key.to_name,
+        joined(key, "p", "t"),
+        name = table.written()
+    )
+}
+
+/// Gives a table a primary key: by a unique index that has one, or by a new column.
+pub fn add_primary_key(table: &SurveyTable) -> String {
+    let name = table.written();
+    let is_usable = |key: &&SurveyUnique| {
+        let is_filled = key.columns.iter().all(|column| column.nullable == Some(false));
+        key.is_valid && !key.is_partial && is_filled && !table.is_partitioned
+    };
+    if let Some(key) = table.unique.iter().find(is_usable) {
+        return format!("ALTER TABLE {name} ADD PRIMARY KEY USING INDEX {}", ident_as_needed(&key.index));
+    }
+    let columns = table.partition_key.as_deref().and_then(|key| {
+        let columns = key.split_once('(')?.1.strip_suffix(')')?;
+        (!columns.contains('(')).then_some(columns)
+    });
+    let columns = columns.map_or(String::new(), |columns| format!("{columns}, "));
+    format!(
+        "ALTER TABLE {name} ADD COLUMN row_id uuid NOT NULL DEFAULT gen_random_uuid(), ADD PRIMARY KEY ({columns}row_id)"
+    )
+}
+
+/// Makes values unique over all shards: one column by a lookup index, others with the tenant.
+pub fn make_unique(table: &SurveyTable, key: &SurveyUnique, tenant: &str) -> Option<String> {
+    let names: Option<Vec<&str>> = key.columns.iter().map(|column| column.name.as_deref()).collect();
+    // An index over expressions, or over some of the rows, is made by a person.
+    let names = names.filter(|_| !key.is_partial)?;
+    if let ([name], [column]) = (names.as_slice(), key.columns.as_slice())
+        && let Some(type_name) = column.type_name.as_deref().filter(|name| LOOKED_UP.contains(name))
+    {
+        let keyspace = literal(&format!("{}_{name}", table.name));
+        let type_name = if type_name == "character varying" { "text" } else { type_name };
+        return Some(format!(
+            "SELECT shard_keyspace_add({keyspace}, 'lookup', key_type => '{type_name}', of => 'default'); SELECT shard_table_add({}, {}, {keyspace})",
+            literal(&table.shown),
+            literal(name)
+        ));
+    }
+    let columns: Vec<String> = std::iter::once(tenant).chain(names).map(ident_as_needed).collect();
+    let way = if table.is_partitioned { "" } else { "CONCURRENTLY " };
+    Some(format!("CREATE UNIQUE INDEX {way}ON {} ({})", table.written(), columns.join(", ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{add_primary_key, make_unique};
+    use crate::survey::tables::{SurveyTable, SurveyUnique, UniqueColumn, ValueSource};
+
+    fn table(key: Option<&str>) -> SurveyTable {
+        SurveyTable {
+            schema: "public".to_owned(),
+            name: "t".to_owned(),
+            shown: "t".to_owned(),
+            is_partitioned: key.is_some(),
+            partition_key: key.map(str::to_owned),
+            ..SurveyTable::default()
+        }
+    }
+
+    fn key(columns: &[&str]) -> SurveyUnique {
+        let column = |name: &&str| UniqueColumn {
+            name: Some((*name).to_owned()),
+            nullable: Some(false),
+            plain: Some(true),
+            type_name: Some("text".to_owned()),
+            source: ValueSource::Client,
+        };
+        SurveyUnique {
+            index: "i".to_owned(),
+            is_primary: false,
+            is_valid: true,
+            is_partial: false,
+            columns: columns.iter().map(column).collect(),
+        }
+    }
+
+    #[test]
+    fn a_primary_key_is_made_of_what_there_is() {
+        let mut with_index = table(None);
+        with_index.unique.push(key(&["a"]));
+        assert_eq!(add_primary_key(&with_index), "ALTER TABLE public.t ADD PRIMARY KEY USING INDEX i");
+        assert!(add_primary_key(&table(Some("RANGE (day)"))).ends_with("ADD PRIMARY KEY (day, row_id)"));
+        assert!(add_primary_key(&table(Some("LIST (lower(a))"))).ends_with("ADD PRIMARY KEY (row_id)"));
+    }
+
+    #[test]
+    fn one_column_gets_a_lookup_index_and_others_the_tenant() {
+        let one = make_unique(&table(None), &key(&["a"]), "tenant").unwrap();
+        assert!(one.contains("'t_a', 'lookup', key_type => 'text'"));
+        let two = make_unique(&table(None), &key(&["a", "b"]), "tenant").unwrap();
+        assert_eq!(two, "CREATE UNIQUE INDEX CONCURRENTLY ON public.t (tenant, a, b)");
+    }
+}
