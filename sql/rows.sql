@@ -73,4 +73,8 @@ COMMENT ON TYPE shardmaster.tenant_usage_row IS 'the columns of shard_tenant_usa
 CREATE TYPE shardmaster.route_range_row AS (lower text, upper text, shard_key text, conninfo text, routing_version bigint, namespace text);
 COMMENT ON TYPE shardmaster.route_range_row IS 'the columns of shard_route_range()';
 
+CREATE TYPE shardmaster.survey_row AS (
+    table_name text, rows bigint, bytes bigint, tenant_by text, path text[], finding text, call text);
+COMMENT ON TYPE shardmaster.survey_row IS 'the columns of shard_survey()';
+
 SET LOCAL search_path = @extschema@, pg_temp;

@@ -645,7 +645,7 @@ LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
                       shard_split_lifecycle, shard_split_diagnose, shard_split_to_call, shard_schema_diff, shard_split_wait, shard_routing_history,
                       shard_sequences, shard_lookups, shard_lookup_conflicts, shard_reference_tables, shard_reference_wait}'),
         -- Splits and assignments.
-        ('operator', '{shard_check, shard_credential_hold, shard_credential_release, shard_execute, shard_execute_resume, shard_execute_abandon, shard_executions,
+        ('operator', '{shard_check, shard_survey, shard_credential_hold, shard_credential_release, shard_execute, shard_execute_resume, shard_execute_abandon, shard_executions,
                        execution_begin, execution_take, execution_step, shard_schema_copy, shard_sequences_spread, shard_import, shard_split_plan, shard_split_plan_range, shard_split_plan_all, shard_split_map, shard_split_accept, shard_split_check,
                        shard_split_start_dual_write, shard_split_run_backfill, shard_split_replay_tail,
                        shard_split_cutover, shard_split_rehearse, shard_split_rollback, shard_split_reverse, shard_split_finish, shard_split_auto_finish, shard_split_settle_for, shard_split_switch_reads, shard_split_pause,
@@ -1781,6 +1781,26 @@ COMMENT ON VIEW @extschema@.shard_splits IS 'one row for each split that is neit
 COMMENT ON COLUMN shardmaster.standing_guard.tables IS 'the tables that have triggers or will get them, by their names in the keyspace';
 COMMENT ON COLUMN shardmaster.standing_guard.apart IS 'connection strings that led to another database than the guarded one; an empty one: this database';
 COMMENT ON FUNCTION shardmaster.guard_begin(text, text, boolean, boolean) IS 'internal: records that shard_guard_install() or shard_guard_remove() has begun';
+-- What a database is like before it is sharded.
+
+CREATE TYPE shardmaster.survey_row AS (
+    table_name text, rows bigint, bytes bigint, tenant_by text, path text[], finding text, call text);
+COMMENT ON TYPE shardmaster.survey_row IS 'the columns of shard_survey()';
+
+CREATE FUNCTION @extschema@."shard_survey"(
+    "shard" TEXT,
+    "tenant" TEXT DEFAULT NULL,
+    "namespaces" TEXT[] DEFAULT NULL,
+    "exact" bool DEFAULT false,
+    "timeout" interval DEFAULT '30 s'
+) RETURNS SETOF shardmaster.survey_row
+VOLATILE SECURITY DEFINER PARALLEL UNSAFE
+SET search_path TO pg_catalog, pg_temp
+LANGUAGE c /* Rust */
+AS 'MODULE_PATHNAME', 'shard_survey_wrapper';
+COMMENT ON FUNCTION @extschema@.shard_survey(text, text, text[], boolean, interval) IS
+'reads catalogs, statistics and some rows of a live database, and says how each table''s tenant is found, what is in the way of sharding it, and the call or statement for that. Changes nothing and takes no lock beyond that of a SELECT. Without tenant: proposes columns. tenant: the column that holds the tenant. namespaces: schemas; NULL: all of the application. exact: counts all rows instead of samples. timeout: for all of it. tenant_by: column, through (foreign keys, see path), reference, global or unclear. A table''s first row has rows, bytes (with indexes and TOAST, of all partitions) and tenant_by; its further rows and those of the database, at the end, have findings. Calls of shard_ functions run on the master, other statements on the shard. Example: SELECT * FROM shard_survey(''a'', ''tenant_id''). 42703: no table has the column; 42809: only views have it; 42804: its types differ, or hold no key; 3F000: no such schema; 42P01: no tables; 42501: the mover may read none; 42704: no such shard; errors of shards with their SQLSTATE';
+
 -- The last: what is new gets the rights that CREATE EXTENSION gives it, whatever default privileges there are. What was there
 -- before keeps those that it has.
 DO $$

@@ -33,6 +33,7 @@ pub mod split_check;
 pub mod split_diagnose;
 pub mod spread;
 pub mod status;
+pub mod survey;
 pub mod top;
 pub mod topology;
 pub mod trusted_owner;

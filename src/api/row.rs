@@ -119,6 +119,18 @@ row!(
 );
 
 row!(
+    SurveyRow,
+    "survey_row",
+    table_name: Option<String>,
+    rows: Option<i64>,
+    bytes: Option<i64>,
+    tenant_by: Option<String>,
+    path: Option<Vec<String>>,
+    finding: Option<String>,
+    call: Option<String>,
+);
+
+row!(
     SplitFigures,
     "split_figures_row",
     split_id: i64,

@@ -148,7 +148,7 @@ const CHANGES_NOTHING: &str = "shard_capacity shard_check shard_credentials shar
     shard_reference_tables shard_reference_wait shard_report shard_routing_history shard_routing_version shard_sequences shard_services shard_snowflake_id \
     shard_snowflake_parts shard_split_check shard_split_diagnose shard_split_events \
     split_account split_in_vain shard_split_keys shard_split_lifecycle split_line shard_split_metrics shard_split_points \
-    split_wait_for_change shard_split_tables shard_split_to_call shard_split_verification shard_split_wait shard_splits shard_status \
+    split_wait_for_change shard_split_tables shard_split_to_call shard_split_verification shard_split_wait shard_splits shard_status shard_survey \
     shard_tables shard_tenant_usage shard_topology shard_trusted_owners";
 
 /// A superuser's REINDEX runs code of the index's owner, at nobody's request. That code changes nothing by
