@@ -1,7 +1,8 @@
 //! The calls and statements that a survey proposes. Calls of this extension run on the master, all else on the shard.
 
 use super::tables::{SurveyKey, SurveyTable, SurveyUnique, SurveyedDatabase, TenantColumn};
-use crate::remote::quote::{ident_as_needed, literal};
+use super::text::sql_name;
+use crate::remote::quote::literal;
 
 /// The types that a keyspace of a lookup index may have.
 const LOOKED_UP: [&str; 7] =
@@ -31,12 +32,12 @@ pub fn add_column(
     tenant: &TenantColumn,
 ) -> Option<String> {
     let parent = database.table(key.to?)?;
-    let (name, column) = (table.written(), ident_as_needed(&tenant.name));
+    let (name, column) = (table.written(), sql_name(&tenant.name));
     let of_parent = parent.column.as_ref().map_or(tenant.name.as_str(), |column| column.name.as_str());
     Some(format!(
         "ALTER TABLE {name} ADD COLUMN {column} {}; UPDATE {name} t SET {column} = p.{} FROM {} p WHERE {}; ALTER TABLE {name} ALTER COLUMN {column} SET NOT NULL; {}",
         tenant.type_name,
-        ident_as_needed(of_parent),
+        sql_name(of_parent),
         parent.written(),
         joined(key, "p", "t"),
         add_sharded(table, &tenant.name)
@@ -44,24 +45,23 @@ pub fn add_column(
 }
 
 fn joined(key: &SurveyKey, to: &str, from: &str) -> String {
-    let equal = key.columns.iter().map(|column| {
-        format!("{to}.{} = {from}.{}", ident_as_needed(&column.to), ident_as_needed(&column.from))
-    });
+    let equal = key
+        .columns
+        .iter()
+        .map(|column| format!("{to}.{} = {from}.{}", sql_name(&column.to), sql_name(&column.from)));
     equal.collect::<Vec<_>>().join(" AND ")
 }
 
 /// Makes columns refuse NULL.
 pub fn refuse_null<'a>(table: &SurveyTable, columns: impl IntoIterator<Item = &'a str>) -> String {
-    let columns: Vec<String> = columns
-        .into_iter()
-        .map(|column| format!("ALTER COLUMN {} SET NOT NULL", ident_as_needed(column)))
-        .collect();
+    let columns: Vec<String> =
+        columns.into_iter().map(|column| format!("ALTER COLUMN {} SET NOT NULL", sql_name(column))).collect();
     format!("ALTER TABLE {} {}", table.written(), columns.join(", "))
 }
 
 /// Finds rows without a tenant.
 pub fn find_null(table: &SurveyTable, column: &str) -> String {
-    format!("SELECT * FROM {} WHERE {} IS NULL", table.written(), ident_as_needed(column))
+    format!("SELECT * FROM {} WHERE {} IS NULL", table.written(), sql_name(column))
 }
 
 /// Finds rows with another tenant than the row at the end of a path.
@@ -96,16 +96,16 @@ fn path_joins(
         before = alias;
     }
     let column = database.table(end)?.column.as_ref()?;
-    Some((joins, format!("{before}.{}", ident_as_needed(&column.name))))
+    Some((joins, format!("{before}.{}", sql_name(&column.name))))
 }
 
 /// Drops a foreign key, and finds the rows that it would have refused.
 pub fn drop_key(table: &SurveyTable, key: &SurveyKey) -> String {
     let present: Vec<String> =
-        key.columns.iter().map(|column| format!("t.{} IS NOT NULL", ident_as_needed(&column.from))).collect();
+        key.columns.iter().map(|column| format!("t.{} IS NOT NULL", sql_name(&column.from))).collect();
     format!(
         "ALTER TABLE {name} DROP CONSTRAINT {}; SELECT count(*) FROM {name} t WHERE {} AND NOT EXISTS (SELECT FROM {} p WHERE {})",
-        ident_as_needed(&key.name),
+        sql_name(&key.name),
         present.join(" AND "),
         key.to_name,
         joined(key, "p", "t"),
@@ -121,7 +121,7 @@ pub fn add_primary_key(table: &SurveyTable) -> String {
         key.is_valid && !key.is_partial && is_filled && !table.is_partitioned
     };
     if let Some(key) = table.unique.iter().find(is_usable) {
-        return format!("ALTER TABLE {name} ADD PRIMARY KEY USING INDEX {}", ident_as_needed(&key.index));
+        return format!("ALTER TABLE {name} ADD PRIMARY KEY USING INDEX {}", sql_name(&key.index));
     }
     let columns = table.partition_key.as_deref().and_then(|key| {
         let columns = key.split_once('(')?.1.strip_suffix(')')?;
@@ -149,7 +149,7 @@ pub fn make_unique(table: &SurveyTable, key: &SurveyUnique, tenant: &str) -> Opt
             literal(name)
         ));
     }
-    let columns: Vec<String> = std::iter::once(tenant).chain(names).map(ident_as_needed).collect();
+    let columns: Vec<String> = std::iter::once(tenant).chain(names).map(sql_name).collect();
     let way = if table.is_partitioned { "" } else { "CONCURRENTLY " };
     Some(format!("CREATE UNIQUE INDEX {way}ON {} ({})", table.written(), columns.join(", ")))
 }

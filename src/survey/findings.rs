@@ -7,7 +7,7 @@ use super::tables::{
     SurveyKey, SurveyTable, SurveyUnique, SurveyedDatabase, TenantColumn, UniqueColumn, ValueSource,
 };
 use super::tenancy::{self, Tenancy, TenantBy};
-use super::text::{about, few, percent};
+use super::text::{about, few, percent, sql_name};
 use crate::agent::shape::TypePart;
 use crate::agent::types::Travel;
 use crate::remote::quote::{ident_as_needed, literal};
@@ -114,10 +114,10 @@ impl Surveyed<'_> {
 
     /// Finds what keeps the mover from the table's rows.
     fn access(&self, table: &SurveyTable) -> Vec<SurveyRemark> {
-        let (name, mover) = (table.written(), ident_as_needed(self.mover));
+        let (name, mover) = (table.written(), sql_name(self.mover));
         let mut found = Vec::new();
         if !table.may_read {
-            let schema = ident_as_needed(&table.schema);
+            let schema = sql_name(&table.schema);
             found.push((
                 format!("role {mover} may not read it"),
                 Some(format!("GRANT USAGE ON SCHEMA {schema} TO {mover}; GRANT SELECT ON {name} TO {mover}")),
@@ -266,7 +266,7 @@ impl Surveyed<'_> {
             found.push(("a partition is a foreign table, whose rows no split moves".to_owned(), None));
         }
         for rule in table.objects("rule") {
-            let drop = format!("DROP RULE {} ON {name}", ident_as_needed(&rule.name));
+            let drop = format!("DROP RULE {} ON {name}", sql_name(&rule.name));
             found.push((format!("rule {} changes what statements do", rule.name), Some(drop)));
         }
         for object in table.objects("type") {
@@ -278,7 +278,7 @@ impl Surveyed<'_> {
             found.push((format!("splits would run code of role {owner}: {}", code.name), Some(call)));
         }
         for trigger in table.objects("trigger").filter(|trigger| trigger.more.as_deref() != Some("O")) {
-            let trigger = ident_as_needed(&trigger.name);
+            let trigger = sql_name(&trigger.name);
             let call = format!("ALTER TABLE {name} ENABLE TRIGGER {trigger}");
             found.push((format!("trigger {trigger} also fires for rows that a split copies"), Some(call)));
         }
@@ -317,7 +317,7 @@ impl Surveyed<'_> {
 fn of_upkeep(table: &SurveyTable) -> Vec<SurveyRemark> {
     let mut found = Vec::new();
     for object in table.objects("not valid") {
-        let name = ident_as_needed(&object.name);
+        let name = sql_name(&object.name);
         let on = object.of.clone().unwrap_or_else(|| table.written());
         let call = format!("ALTER TABLE {on} VALIDATE CONSTRAINT {name}");
         found.push((format!("constraint {name} is NOT VALID: older rows may violate it"), Some(call)));

@@ -1,5 +1,6 @@
 //! What is read of a database: a few queries over its catalogs and statistics, each for all tables at once.
 
+use super::text::sql_name;
 use crate::agent::catalogs::given;
 use crate::remote::quote::{ident_as_needed, qualified, qualified_as_needed, text_array};
 use crate::remote::{Connection, RemoteError};
@@ -55,7 +56,7 @@ impl SurveyTable {
 
     /// Returns the name for a person who writes a statement on the shard.
     pub fn written(&self) -> String {
-        qualified_as_needed(&self.schema, &self.name)
+        format!("{}.{}", sql_name(&self.schema), sql_name(&self.name))
     }
 
     pub fn has_primary_key(&self) -> bool {
