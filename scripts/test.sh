@@ -66,6 +66,7 @@ suite_lint() {
     one "cargo fmt" cargo fmt --all --check
     one "how hard documents are to read" python3 scripts/doc_measure.py README.md $(find docs -name '*.md' ! -name SUMMARY.md | sort)
     one "how messages are written" python3 scripts/message_style.py $(find src sql -name '*.rs' ! -path '*/tests*' -o -name '*.sql' ! -path '*/released/*' ! -name 'shardmaster--*')
+    one "faults of the mutation test" scripts/mutations.sh --check
     features pg_test
     one "clippy, extension" cargo clippy -q --profile harness "${FEATURES[@]}" -- -D warnings
     one "clippy, tests" cargo clippy -q -p shardmaster-tests -p shardmaster-client -p shardmaster-model --profile harness --all-targets -- -D warnings
