@@ -73,7 +73,7 @@ endif
 # All that there is, before a release: docs/internals/tests.md says what it has beside `make test`. It takes hours and may be ended
 # at any time: what has passed is kept for the code as it is, and the next run goes on.
 # The package is tried in a bare Debian, for which one must be root.
-LONG = SHARDMASTER_KEEP=1 SHARDMASTER_SOAK=1 SHARDMASTER_TEST_TIMEOUT=86400 SHARDMASTER_WALK_SECONDS=$(or $(SECONDS),1800)
+LONG = SHARDMASTER_KEEP=1 SHARDMASTER_SOAK=1 SHARDMASTER_TEST_JOBS=4 SHARDMASTER_TEST_TIMEOUT=86400 SHARDMASTER_WALK_SECONDS=$(or $(SECONDS),1800)
 PACKAGE = $(shell test "$$(id -u)" != 0 || echo package)
 test-all: setup-tests
 	@test -z "$(PACKAGE)" || scripts/setup.sh debian

@@ -131,6 +131,8 @@ suite_harness_on() {
     local name names
     harness_programs
     names=$(files_named "$2") || { tally "pgrx-tests: $2" 0 1; return; }
+    # What needs no other version does not wait for it.
+    [ -e "$RUN/plan.harness" ] || start_planned
     await_named majors-built
     if ! build_major "$1"; then
         tally "build for PostgreSQL $1" 0 1
@@ -196,5 +198,5 @@ for suite in "$@"; do
     esac
     echo "-- $suite: $((SECONDS - started)) s since the start"
 done
-[ ! -s "$RUN/plan" ] || beside harness run_planned
+start_planned
 summary
