@@ -5,7 +5,7 @@
 # PG=18: for one that is fetched into target/, and that nothing is installed into; 13, 16 and 17 can be had as well.
 export PG PG_CONFIG DESTDIR
 
-.PHONY: all setup setup-tests build install installcheck package check-package dist lint check test test-all soak ha reliability regress accept docs demo bench clean
+.PHONY: all setup setup-tests build install installcheck package check-package dist lint check test test-all soak ha reliability mutations regress accept docs demo bench clean
 
 # What a target needs is made one after the other.
 .NOTPARALLEL:
@@ -73,7 +73,7 @@ endif
 # All that there is, before a release: docs/internals/tests.md says what it has beside `make test`. It takes hours and may be ended
 # at any time: what has passed is kept for the code as it is, and the next run goes on.
 # The package is tried in a bare Debian, for which one must be root.
-LONG = SHARDMASTER_KEEP=1 SHARDMASTER_SOAK=1 SHARDMASTER_TEST_TIMEOUT=86400 SHARDMASTER_WALK_SECONDS=$(or $(SECONDS),1800)
+LONG = SHARDMASTER_KEEP=1 SHARDMASTER_SOAK=1 SHARDMASTER_TEST_JOBS=4 SHARDMASTER_TEST_TIMEOUT=86400 SHARDMASTER_WALK_SECONDS=$(or $(SECONDS),1800)
 PACKAGE = $(shell test "$$(id -u)" != 0 || echo package)
 test-all: setup-tests
 	@test -z "$(PACKAGE)" || scripts/setup.sh debian
@@ -95,6 +95,11 @@ endif
 # Tries faults of all kinds, and writes down what it has tried: docs/internals/reliability.md. Takes what `make soak` takes.
 reliability: setup-tests
 	@scripts/reliability.sh
+
+# Makes deliberate faults in a copy of the checkout, one after the other, and shows which test of `make test` finds each. Takes
+# hours and may be ended at any time; NAMES="one_fault another_one" takes these alone.
+mutations: setup-tests
+	@scripts/mutations.sh $(NAMES)
 
 # Failovers by Patroni of source, target and master while splits run, for 3 minutes or SHARDMASTER_HA_SECONDS.
 # Installs Debian's patroni and etcd-server where they are missing, without their services.
@@ -125,5 +130,6 @@ bench: setup build
 	@scripts/run.sh bench $(BENCH_ARGS)
 
 clean:
+	@test ! -e target/mutations/tree/scripts/prefix.sh || target/mutations/tree/scripts/prefix.sh --remove
 	cargo clean
 	scripts/prefix.sh --remove

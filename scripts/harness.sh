@@ -136,20 +136,29 @@ plan() {
 # planned NAME PROGRAM [ARGUMENT ...]: a line of the plan.
 planned() { (IFS=$'\t' && echo "$*") >>"$RUN/plan"; }
 
-# run_planned: what has been planned, longest first by what is kept of earlier runs. What passes is kept at once, also of
-# a run that somebody ends.
+# start_planned: a job for what has been planned since the last one.
+start_planned() {
+    local name=harness
+    [ -s "$RUN/plan" ] || return 0
+    [ ! -e "$RUN/plan.harness" ] || name=harness-more
+    mv "$RUN/plan" "$RUN/plan.$name"
+    beside "$name" run_planned "$name"
+}
+
+# run_planned NAME: what has been planned, longest first by what is kept of earlier runs. What passes is kept at once, also
+# of a run that somebody ends.
 run_planned() {
-    local status=0 log=$LOGS/harness.log passed='s/^test \(.*\) \.\.\. ok (\([0-9.]*\) s, \([0-9.]*\) s of a processor)$/\1\t\2\t\3/p'
-    local kept=${KEPT:-$RUN/kept}/harness
+    local status=0 log=$LOGS/$1.log passed='s/^test \(.*\) \.\.\. ok (\([0-9.]*\) s, \([0-9.]*\) s of a processor)$/\1\t\2\t\3/p'
+    local kept=${KEPT:-$RUN/kept}/$1
     mkdir -p "${kept%/*}" && touch "$kept" target/test-times
-    sed -n "$passed" "$kept" >"$RUN/passed"
-    cat tests/times target/test-times >"$RUN/times"
-    beside_servers env SHARDMASTER_PASSED="$RUN/passed" "$RUN/bin/runner" "$RUN/plan" "$RUN/times" 2>&1 </dev/null |
+    sed -n "$passed" "$kept" >"$RUN/passed.$1"
+    cat tests/times target/test-times >"$RUN/times.$1"
+    beside_servers env SHARDMASTER_PASSED="$RUN/passed.$1" "$RUN/bin/runner" "$RUN/plan.$1" "$RUN/times.$1" 2>&1 </dev/null |
         tee -a "$kept" >"$log" || status=$?
     cat "$log"
     # The last time of each counts, and no more is kept.
     sed -n "$passed" "$log" | awk -F '\t' '{ line[$1] = $0 } END { for (name in line) print line[name] }' target/test-times - |
-        sort >"$RUN/times" && cp "$RUN/times" target/test-times
+        sort >"$RUN/times.$1" && cp "$RUN/times.$1" target/test-times
     cargo_results "pgrx-tests" "$log" "$status"
 }
 

@@ -56,7 +56,7 @@ await_job() {
     fi
     add_up "$RUN/jobs/$name.tally"
     # That one has its own way to go on.
-    if [ -n "${KEPT:-}" ] && [ "$name" != harness ] && ! grep -qv '^0' "$RUN/jobs/$name.tally"; then
+    if [ -n "${KEPT:-}" ] && [[ "$name" != harness* ]] && ! grep -qv '^0' "$RUN/jobs/$name.tally"; then
         cp "$RUN/jobs/$name.tally" "$KEPT/$name.job"
     fi
 }

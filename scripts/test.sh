@@ -66,6 +66,7 @@ suite_lint() {
     one "cargo fmt" cargo fmt --all --check
     one "how hard documents are to read" python3 scripts/doc_measure.py README.md $(find docs -name '*.md' ! -name SUMMARY.md | sort)
     one "how messages are written" python3 scripts/message_style.py $(find src sql -name '*.rs' ! -path '*/tests*' -o -name '*.sql' ! -path '*/released/*' ! -name 'shardmaster--*')
+    one "faults of the mutation test" scripts/mutations.sh --check
     features pg_test
     one "clippy, extension" cargo clippy -q --profile harness "${FEATURES[@]}" -- -D warnings
     one "clippy, tests" cargo clippy -q -p shardmaster-tests -p shardmaster-client -p shardmaster-model --profile harness --all-targets -- -D warnings
@@ -130,6 +131,8 @@ suite_harness_on() {
     local name names
     harness_programs
     names=$(files_named "$2") || { tally "pgrx-tests: $2" 0 1; return; }
+    # What needs no other version does not wait for it.
+    [ -e "$RUN/plan.harness" ] || start_planned
     await_named majors-built
     if ! build_major "$1"; then
         tally "build for PostgreSQL $1" 0 1
@@ -195,5 +198,5 @@ for suite in "$@"; do
     esac
     echo "-- $suite: $((SECONDS - started)) s since the start"
 done
-[ ! -s "$RUN/plan" ] || beside harness run_planned
+start_planned
 summary
