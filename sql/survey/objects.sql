@@ -1,5 +1,6 @@
 -- What belongs to the tables $1 and is in the way of a split, or has to be on each shard: the table, a word for what it
--- is, its name, and a detail. Partitions count for their table.
+-- is, its name, and a detail. Partitions count for their table. $2: the tables that nobody holds locked. To read a
+-- partition's bounds, the server locks it.
 WITH RECURSIVE part (root, oid) AS (
     SELECT t.oid, t.oid FROM unnest($1::oid[]) t (oid)
     UNION ALL
@@ -82,11 +83,11 @@ UNION ALL
 SELECT m.root, 'months', format('%s to %s', min(b.low), max(b.high)),
        count(*)::text, round(sum(CASE WHEN c.relpages > 0 THEN c.reltuples::numeric ELSE 0 END))::text
   FROM member m JOIN pg_inherits i ON i.inhrelid = m.oid AND i.inhparent = m.root
-  JOIN pg_partitioned_table p ON p.partrelid = m.root AND p.partstrat = 'r'
+  JOIN pg_partitioned_table p ON p.partrelid = m.root AND p.partstrat = 'r' AND m.root = ANY ($2::oid[])
   JOIN pg_attribute a ON a.attrelid = m.root AND a.attnum = p.partattrs[0]
    AND a.atttypid IN ('date'::regtype, 'timestamp'::regtype, 'timestamptz'::regtype)
   JOIN pg_class c ON c.oid = m.oid
- CROSS JOIN LATERAL (SELECT pg_get_expr(c.relpartbound, c.oid)) e (bound)
+ CROSS JOIN LATERAL (SELECT CASE WHEN m.root = ANY ($2::oid[]) THEN pg_get_expr(c.relpartbound, c.oid) END) e (bound)
  CROSS JOIN LATERAL (SELECT left(substring(e.bound FROM 'FROM \(''([^'']+)'''), 10), left(substring(e.bound FROM 'TO \(''([^'']+)'''), 10)) b (low, high)
  GROUP BY m.root
 UNION ALL

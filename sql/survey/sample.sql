@@ -2,7 +2,7 @@
 -- rows without a tenant, and rows whose paths lead to different tenants. The errors are estimated from pages, since such
 -- rows lie together: by how far the number of each page is from the same part of its rows.
 WITH seen AS MATERIALIZED (
-    SELECT r.tableoid AS part, (r.ctid::text::point)[0] AS page, {example} AS example, {tenant} AS tenant{others}
+    SELECT r.tableoid AS part, (r.ctid::text::point)[0] AS page, {example} AS example, {tenant} AS tenant {others}
       FROM (SELECT t.tableoid, t.ctid, {columns}, row_number() OVER () AS "place of the row" FROM {table} AS t {sample}) r
       {joins}
      WHERE r."place of the row" % {step} = 0

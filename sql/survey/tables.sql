@@ -20,13 +20,13 @@ WITH RECURSIVE part (root, oid) AS (
        AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
 ), leaf AS MATERIALIZED (
     SELECT p.root, c.oid, c.relkind, c.reltuples::float8 AS tuples, c.relpages::float8 AS pages,
-           c.relkind = 'r' AND NOT $3::boolean AND NOT EXISTS (SELECT FROM held h WHERE h.oid = c.oid) AS is_free,
+           NOT $3::boolean AND NOT EXISTS (SELECT FROM held h WHERE h.oid = c.oid) AS is_free,
            has_table_privilege(c.oid, 'SELECT') AND has_schema_privilege(c.relnamespace, 'USAGE') AS may_read
       FROM part p JOIN pg_class c ON c.oid = p.oid
 ), sized AS MATERIALIZED (
     SELECT l.*, current_setting('block_size')::float8 AS block,
-           CASE WHEN l.is_free THEN pg_relation_size(l.oid) END::float8 AS heap,
-           CASE WHEN l.is_free THEN pg_total_relation_size(l.oid) END::float8 AS whole,
+           CASE WHEN l.is_free AND l.relkind = 'r' THEN pg_relation_size(l.oid) END::float8 AS heap,
+           CASE WHEN l.is_free AND l.relkind = 'r' THEN pg_total_relation_size(l.oid) END::float8 AS whole,
            pg_stat_get_live_tuples(l.oid)::float8 AS live
       FROM leaf l
 ), known AS (
@@ -42,7 +42,7 @@ WITH RECURSIVE part (root, oid) AS (
       FROM sized s
 ), total AS MATERIALIZED (
     SELECT k.root, sum(k.tuples) FILTER (WHERE k.relkind = 'r') AS tuples, sum(k.whole) AS whole, sum(k.heap) / max(k.block) AS pages,
-           bool_and(k.is_analyzed OR k.relkind <> 'r') AS is_analyzed, bool_and(k.is_free OR k.relkind <> 'r') AS is_free,
+           bool_and(k.is_analyzed OR k.relkind <> 'r') AS is_analyzed, bool_and(k.is_free) AS is_free,
            bool_or(k.relkind = 'f') AS has_foreign, count(*) FILTER (WHERE k.relkind = 'r') AS leaves, bool_and(k.may_read) AS may_read,
            sum(pg_stat_get_tuples_inserted(k.oid)) AS inserted,
            sum(pg_stat_get_tuples_updated(k.oid) + pg_stat_get_tuples_deleted(k.oid)) AS changed

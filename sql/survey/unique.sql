@@ -1,4 +1,5 @@
--- The primary keys and unique indexes of the tables $1, with their columns as JSON: where values of each come from.
+-- The primary keys and unique indexes of the tables $1, with their columns as JSON: where values of each come from. $2: the
+-- tables that nobody holds locked. To read an expression, the server locks its table.
 -- A column of texts without a default is of random identifiers, if all values in the statistics have one length and
 -- consist of letters and digits.
 WITH entry AS MATERIALIZED (
@@ -8,7 +9,9 @@ WITH entry AS MATERIALIZED (
 ), part AS MATERIALIZED (
     SELECT DISTINCT e.indrelid, e.attnum, a.attname, a.attnotnull, a.attidentity <> '' AS has_identity, a.attgenerated <> '' AS is_generated,
            y.typname, format_type(y.oid, NULL) AS type_name, y.typnamespace = 'pg_catalog'::regnamespace OR y.typtype = 'e' AS is_plain, y.typcategory = 'S' AND y.typtype = 'b' AND d.oid IS NULL AS is_text, d.oid AS default_oid,
-           CASE WHEN d.oid IS NOT NULL THEN pg_get_expr(d.adbin, d.adrelid) END AS expression
+           CASE WHEN d.adrelid = ANY ($2::oid[]) THEN pg_get_expr(d.adbin, d.adrelid) END AS expression,
+           EXISTS (SELECT FROM pg_depend g JOIN pg_class q ON q.oid = g.refobjid AND q.relkind = 'S'
+                    WHERE g.classid = 'pg_attrdef'::regclass AND g.objid = d.oid AND g.refclassid = 'pg_class'::regclass) AS draws
       FROM entry e JOIN pg_attribute a ON a.attrelid = e.indrelid AND a.attnum = e.attnum
       JOIN pg_type y ON y.oid = a.atttypid
       LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
@@ -28,12 +31,12 @@ SELECT e.indrelid, e.indexrelid::regclass::text, c.relname, e.indisprimary, e.in
        json_agg(json_build_object(
            'name', p.attname, 'nullable', NOT p.attnotnull, 'plain', p.is_plain, 'type', p.type_name,
            'source', CASE WHEN p.attnum IS NULL THEN 'expression'
-                          WHEN p.has_identity OR p.expression ~ '^nextval\(' THEN 'sequence'
+                          WHEN p.has_identity OR p.draws THEN 'sequence'
                           WHEN p.typname = 'uuid' THEN 'random'
                           WHEN p.expression ~ '(gen_random|uuid|nanoid|ulid|cuid)' THEN 'random'
                           WHEN p.is_generated THEN 'expression'
                           WHEN s.is_random THEN 'random'
-                          WHEN p.expression IS NOT NULL THEN 'default'
+                          WHEN p.default_oid IS NOT NULL THEN 'default'
                           ELSE 'client' END) ORDER BY e.at)
   FROM entry e JOIN pg_class c ON c.oid = e.indexrelid
   LEFT JOIN part p ON p.indrelid = e.indrelid AND p.attnum = e.attnum

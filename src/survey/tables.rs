@@ -186,6 +186,12 @@ impl SurveyedDatabase {
         text_array(&self.tables.iter().map(|table| table.oid.clone()).collect::<Vec<_>>())
     }
 
+    /// Returns the oids of the tables that no session holds locked.
+    fn free(&self) -> String {
+        let free = self.tables.iter().filter(|table| table.is_free);
+        text_array(&free.map(|table| table.oid.clone()).collect::<Vec<_>>())
+    }
+
     pub fn table(&self, number: usize) -> Option<&SurveyTable> {
         self.tables.get(number)
     }
@@ -323,13 +329,18 @@ fn column(
 
 /// Reads unique keys, and what else belongs to the tables or to the database.
 pub fn read_objects(session: &mut Connection, found: &mut SurveyedDatabase) -> Result<(), RemoteError> {
-    let (positions, oids) = (found.positions(), found.oids());
+    let (positions, oids, free) = (found.positions(), found.oids(), found.free());
+    let ask = |session: &mut Connection, query: &str| match session.query(query, &given(&[&oids, &free])) {
+        // A session has taken a lock meanwhile: what would wait for it is left out.
+        Err(error) if error.is_lock_timeout() => session.query(query, &given(&[&*oids, "{}"])),
+        answer => answer,
+    };
     let unreadable = |session: &Connection| RemoteError::unreadable(session.shard(), "what its tables have");
-    for row in session.query(UNIQUE, &given(&[&oids]))?.rows {
+    for row in ask(session, UNIQUE)?.rows {
         let (number, key) = unique(&row, &positions).ok_or_else(|| unreadable(session))?;
         found.tables[number].unique.push(key);
     }
-    for row in session.query(OBJECTS, &given(&[&oids]))?.rows {
+    for row in ask(session, OBJECTS)?.rows {
         let number = row.first().and_then(|oid| positions.get(oid.as_deref()?)).copied();
         let (number, object) =
             number.zip(object(row.get(1..).unwrap_or_default())).ok_or_else(|| unreadable(session))?;

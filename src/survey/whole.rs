@@ -100,7 +100,7 @@ fn of_statistics(surveyed: &Surveyed<'_>) -> Option<SurveyRemark> {
     let count = tables.iter().filter(|table| !table.is_analyzed).count();
     (!surveyed.is_analyzed).then(|| {
         let text = format!(
-            "{count} of {} were never analyzed: their rows are estimated from their sizes",
+            "never analyzed: {count} of {}; their rows are estimated from their sizes",
             counted(tables.len() as i64, "table", "tables")
         );
         (text, Some("ANALYZE".to_owned()))
@@ -116,7 +116,7 @@ fn of_loose_keys(surveyed: &Surveyed<'_>) -> Option<SurveyRemark> {
     };
     (keys > 0).then(|| {
         let text = format!(
-            "{} of {} compare no tenants, so that a row could reference one of another tenant; {seen}",
+            "{} without the tenant in {}: a row could reference one of another tenant; {seen}",
             counted(keys as i64, "foreign key", "foreign keys"),
             counted(tables as i64, "table", "tables")
         );
@@ -150,7 +150,7 @@ fn of_objects(surveyed: &Surveyed<'_>) -> Vec<SurveyRemark> {
         let views: BTreeSet<&str> = views.collect();
         if !views.is_empty() {
             let text = format!(
-                "{}: {}; on each shard it shows the rows of that shard",
+                "{}: {}; each shard shows its own rows there",
                 counted(views.len() as i64, one, more),
                 few(views)
             );
