@@ -7,6 +7,7 @@ use shardmaster_tests::fixture::{self, by_superuser, finished, insert, source};
 use shardmaster_tests::key_guards::{each, install, tried};
 use shardmaster_tests::server::Server;
 use shardmaster_tests::split::Split;
+use shardmaster_tests::wait;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -136,7 +137,9 @@ fn an_update_in_the_middle_of_splits_loses_nothing() {
     assert!(!version(&mut master).0);
     writer.batch_execute("COMMIT").unwrap();
     before.wait("completed", LIMIT).unwrap();
-    assert!(before.events().unwrap().contains("the cutover waited for"), "{:?}", before.events());
+    // That is written after the phase.
+    let is_told = || Ok(before.events()?.contains("the cutover waited for").then_some(()));
+    wait::until("the cutover to tell for whom it waited", LIMIT, is_told).unwrap();
     complete(&cluster, &before, "before");
     let (moves, waits) = (plan(&cluster, "moves"), plan(&cluster, "waits"));
     moves.call("start_dual_write").unwrap();
