@@ -97,7 +97,7 @@ reliability: setup-tests
 	@scripts/reliability.sh
 
 # Makes deliberate faults in a copy of the checkout, one after the other, and shows which test of `make test` finds each. Takes
-# hours and may be ended at any time; NAMES="one_fault another_one" takes these alone.
+# a minute or more for each, beside the first build, and may be ended at any time; NAMES="one_fault another_one" takes these alone.
 mutations: setup-tests
 	@scripts/mutations.sh $(NAMES)
 
