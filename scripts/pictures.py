@@ -76,6 +76,8 @@ def lifecycle(rows):
         elif at[to] > at[was]:
             picture.arrow(f"M{left + width / 2} {at[was] + 38} V{at[to] - 2}")
             picture.text(left + width / 2 + 8, at[was] + 58, condition, "small")
+        elif was == order[-1]:
+            picture.arrow(f"M{left + 24} {at[was]} V{at[to] + 40}", dashed=True)
         else:
             lane += 1
             x = left - 12 * lane

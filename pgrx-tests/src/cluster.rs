@@ -112,6 +112,13 @@ impl Cluster {
         Ok(())
     }
 
+    /// Promotes a standby of the master, which takes its place. Returns the old primary, which still runs.
+    pub fn fail_over_to(&mut self, standby: Server) -> Result<Server> {
+        standby.promote()?;
+        self.kept = Mutex::default();
+        Ok(std::mem::replace(&mut self.master, standby))
+    }
+
     /// Adds a server of another major version.
     pub fn add_major(&mut self, major: u32) -> Result<()> {
         self.add_server(Server::start_major(major, &shard_name(self.servers.len()), &["fsync = off"])?)

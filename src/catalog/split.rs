@@ -81,11 +81,11 @@ pub struct ColumnMap {
 }
 
 /// Returns the shards of a split that its operator has declared lost for good. What its reverse split has left is its
-/// target.
+/// target. Before a decision is withdrawn, its target is asked whether it has carried it out.
 pub fn lost_shards(id: i64) -> Vec<String> {
     sql::read_again(
         "SELECT s.shard FROM shardmaster.split_plan p,
-                LATERAL (VALUES (p.source_shard, p.source_lost), (p.target_shard, p.target_lost OR EXISTS (
+                LATERAL (VALUES (p.source_shard, p.source_lost), (p.target_shard, p.target_lost AND p.phase <> 'completed' OR EXISTS (
                     SELECT FROM shardmaster.split_plan b WHERE b.reverse_of = p.id AND b.source_lost))) s (shard, is_lost)
           WHERE p.id = $1 AND s.is_lost",
         &[id.into()],

@@ -56,6 +56,7 @@ points! {
     FINISH_OBJECTS = "finish_objects", "completed", "no shard has anything of the split but the redirect, the plan is not finished yet";
     REDIRECT_BEGIN = "redirect_begin", "completed", "a part of a redirect is to end, the shard still refuses it";
     REDIRECT_ENDED = "redirect_ended", "completed", "the shard no longer refuses it, the master does not know";
+    WITHDRAW_TAKEN = "withdraw_taken", "completed", "both shards show that they have not carried the decision out, the master still routes to the target";
     ROLLBACK_BEGIN = "rollback_begin", "rolled_back", "rollback was requested, nothing is undone";
     ROLLBACK_CAPTURE = "rollback_capture", "rolled_back", "the source no longer captures";
     ROLLBACK_BATCH = "rollback_batch", "rolled_back", "a batch of rows is deleted from the target";

@@ -24,6 +24,11 @@ pub const TRANSITIONS: &[Transition] = &[
     change(Phase::Tailing, Phase::Backfill, "the copy had to start again"),
     change(Phase::CutoverPending, Phase::Backfill, "the copy had to start again"),
     change(Phase::CutoverPending, Phase::Completed, "the cutover has decided"),
+    change(
+        Phase::Completed,
+        Phase::CutoverPending,
+        "the decision was withdrawn: no shard has carried it out",
+    ),
     change(Phase::Planning, Phase::RolledBack, "rolled back"),
     change(Phase::DualWrite, Phase::RolledBack, "rolled back"),
     change(Phase::Backfill, Phase::RolledBack, "rolled back"),

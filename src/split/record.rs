@@ -5,13 +5,15 @@ use super::reads;
 use super::table::SplitTable;
 use crate::agent::error::{Result, SplitError};
 use crate::agent::state::progress::TableProgress;
+use crate::catalog::split::Plan;
 use crate::catalog::split_progress::{self, ProgressStep};
-use crate::catalog::split_state::{Activity, Phase, cutover, end, plan, request, row, work};
+use crate::catalog::split_state::{Activity, Goal, Phase, cutover, end, plan, request, row, work};
 use crate::catalog::{
     auto_finish, cutover_request, event, reverse_split, split, split_ledger, split_sample, verification,
 };
 use crate::error::{Failure, SqlState};
 use crate::placement::tenants;
+use crate::routing::change;
 use crate::server::{sql, standby};
 use crate::split::aborted;
 use crate::split::phases::{self, transition};
@@ -348,6 +350,37 @@ pub fn rollback_came_too_late(id: i64) -> Result<()> {
         );
     }
     Ok(())
+}
+
+/// Withdraws a decision that no shard has carried out: the keys are routed to the source again, and the split is where
+/// it was before the decision, with a rollback requested. `silence`: why the target did not answer; the rollback leaves
+/// it out.
+pub fn withdrawn(plan: &Plan, generation: i64, silence: Option<&str>) -> Result<()> {
+    require_withdrawal(plan.id, generation)?;
+    let reason = format!("split {}: its decision was withdrawn", plan.id);
+    change::move_keys(&plan.keyspace, &plan.entries, &plan.source.shard_key, plan.id, &reason, None)?;
+    split_progress::fenced_in_vain(plan.id);
+    cutover::withdrawn(plan.id, silence.is_none());
+    if let Some(why) = silence {
+        let text = format!("shard \"{}\" did not say whether it is open: {why}", plan.target.shard_key);
+        split::event(plan.id, None, None, &text);
+    }
+    change_phase(plan.id, Phase::Completed, Phase::CutoverPending, "")
+}
+
+/// Records that a decision which was to be withdrawn has been carried out, and stands.
+pub fn withdrawal_refused(id: i64, generation: i64, why: &str) -> Result<()> {
+    require_withdrawal(id, generation)?;
+    request::forget_withdrawal(id);
+    split::event(id, None, None, &format!("the rollback came too late: {why}"));
+    Ok(())
+}
+
+/// Locks the plan. Another worker, or another call, may have been faster.
+fn require_withdrawal(id: i64, generation: i64) -> Result<()> {
+    let state = row::lock(id)?;
+    let is_wanted = phases::is_decided(state.phase) && state.goal == Goal::RolledBack;
+    if state.generation == generation && is_wanted { Ok(()) } else { Err(SplitError::Superseded) }
 }
 
 /// Records that nothing of the split is left on its shards.

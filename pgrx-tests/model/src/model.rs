@@ -27,6 +27,8 @@ pub enum Act {
     Commits(u8),
     CallsCutover,
     CallsRollback,
+    /// shard_split_rollback(.., target_lost => true) after a decision.
+    CallsWithdraw,
     CallsFinish,
     /// shard_split_reverse, if there is a reverse split.
     CallsReverse,
@@ -190,6 +192,7 @@ impl Model for Split {
         acts.extend([
             Act::CallsCutover,
             Act::CallsRollback,
+            Act::CallsWithdraw,
             Act::CallsFinish,
             Act::CallsReverse,
             Act::CallsResume,
@@ -211,6 +214,7 @@ impl Model for Split {
             Act::Begins(..) | Act::Writes(..) | Act::Commits(_) => writers::happens(self, &mut state, act),
             Act::CallsCutover
             | Act::CallsRollback
+            | Act::CallsWithdraw
             | Act::CallsFinish
             | Act::CallsReverse
             | Act::CallsResume
@@ -270,6 +274,14 @@ impl Split {
                     return false;
                 }
                 master.goal = Goal::RollBack;
+                true
+            }
+            Act::CallsWithdraw => {
+                let is_decided = master.phase == Phase::Completed && master.step == CutoverStep::Decided;
+                if !(bounds.rolls_back && is_decided && master.leg == 0 && master.goal != Goal::RollBack) {
+                    return false;
+                }
+                (master.failed, master.goal) = (false, Goal::RollBack);
                 true
             }
             Act::CallsFinish if master.leg == 0 => {

@@ -12,3 +12,4 @@ mod reverse_disrupted;
 mod rollback;
 mod target_reads;
 mod windows;
+mod withdrawn;

@@ -25,12 +25,28 @@ pub fn decided(id: i64, version: i64) {
         "routing_version_cutover = $2",
         "cutover_step = 'decided'",
         "cutover_at = clock_timestamp()",
+        "target_lost = false",
         "waiting_for = NULL",
         NO_ERROR,
     ];
     update(id, &set, vec![version.into()]);
     let is_less = "goal NOT IN ($2, 'finished', 'rolled_back')";
     update_if(is_less, id, &["goal = $2"], vec![Goal::Completed.as_str().into()]);
+}
+
+/// Withdraws a decision that no shard has carried out. `asks_target`: the target has answered, so the rollback that
+/// follows does not leave it out.
+pub fn withdrawn(id: i64, asks_target: bool) {
+    let set = [
+        "routing_version_cutover = NULL",
+        "cutover_step = 'none'",
+        "cutover_at = NULL",
+        "fenced_since = NULL",
+        "target_lost = target_lost AND NOT $2",
+        NO_ERROR,
+        NOW,
+    ];
+    update(id, &set, vec![asks_target.into()]);
 }
 
 /// Records the routing version that a reverse split begins with.

@@ -41,6 +41,7 @@ pub fn finish_was_lost(id: i64) {
         "goal = 'finished'",
         "purged_at = clock_timestamp()",
         "undo_ended_at = clock_timestamp()",
+        "target_lost = false",
     ];
     update(id, &set, vec![]);
 }

@@ -59,6 +59,12 @@ pub fn forget_rollback(id: i64) {
     update_if("goal = 'rolled_back'", id, &["goal = 'backfill'", NOW], vec![]);
 }
 
+/// Ends the request to withdraw a decision: it has been carried out.
+pub fn forget_withdrawal(id: i64) {
+    let set = ["goal = 'completed'", "target_lost = false", NOW];
+    update_if("goal = 'rolled_back' AND phase = 'completed'", id, &set, vec![]);
+}
+
 /// Used with `goal`: requests the end. `accept_missing`: rows may be deleted that the target is not known to have.
 pub fn finish(id: i64, accept_missing: bool, source_lost: bool) {
     let set = ["accept_missing = $2", "source_lost = $3"];

@@ -13,3 +13,4 @@ pub mod proof;
 pub mod purge;
 pub mod ready;
 pub mod rollback;
+pub mod withdraw;

@@ -30,6 +30,10 @@ pub enum Condition {
     Armed,
     /// Its cutover is decided and not completed.
     NotMoved,
+    /// Its cutover is decided, its target has not reported that it is open, and it is no reverse split.
+    NotOpened,
+    /// The operator has declared that the target is lost.
+    TargetLost,
     /// A part of a finished split's redirect is to end.
     RedirectDue,
     /// It is to be finished automatically, and this is due.
@@ -60,6 +64,8 @@ impl Condition {
             Condition::Reverse => state.goes_back,
             Condition::Armed => state.goes_back && Condition::AtRest.holds(state),
             Condition::NotMoved => state.cutover_step != CutoverStep::Moved,
+            Condition::NotOpened => state.cutover_step == CutoverStep::Decided && !state.goes_back,
+            Condition::TargetLost => state.target_lost,
             Condition::RedirectDue => state.redirect_due,
             Condition::SettleDue => state.settle_due,
             Condition::WatchDue => state.watch_due,
@@ -84,6 +90,8 @@ impl Condition {
             Condition::Reverse => "it is a reverse split",
             Condition::Armed => "it is an armed reverse split",
             Condition::NotMoved => "its cutover is not carried out to its end",
+            Condition::NotOpened => "its cutover has decided, and its target is not open",
+            Condition::TargetLost => "its target was declared lost",
             Condition::RedirectDue => "a part of its redirect is to end",
             Condition::SettleDue => "its automatic finish is due",
             Condition::WatchDue => "its shards are to be asked again",
@@ -126,7 +134,7 @@ pub mod tests {
 
     /// Returns plans in each phase with each goal, each plain and with one more condition.
     pub fn states() -> impl Iterator<Item = SplitState> {
-        let changes: [fn(&mut SplitState); 12] = [
+        let changes: [fn(&mut SplitState); 13] = [
             |_| {},
             |state| state.activity = Activity::Failed,
             |state| state.finished = true,
@@ -139,6 +147,7 @@ pub mod tests {
             |state| state.settle_due = true,
             |state| state.watch_due = true,
             |state| state.verifies = true,
+            |state| state.target_lost = true,
         ];
         let plain = Phase::ALL.iter().flat_map(|phase| Goal::ALL.iter().map(|goal| state(*phase, *goal)));
         plain.flat_map(move |plain| {

@@ -23,7 +23,7 @@ use crate::catalog::{lookup, reverse_split, split_accepted, split_progress};
 use crate::clean;
 use crate::error::{Failure, SqlState};
 use crate::server::wake;
-use crate::split::phases::TRANSITIONS;
+use crate::split::phases::{self, TRANSITIONS};
 use crate::words::counted;
 use requests::{Call, REQUESTS, RequestAnswer};
 
@@ -188,6 +188,11 @@ pub fn require_alike(id: i64) -> Result<(), Failure> {
 
 pub fn rollback(id: i64, target_lost: bool) -> Result<(), Failure> {
     let (state, answer) = ask(id, Call::Rollback)?;
+    if phases::is_decided(state.phase) && !target_lost && answer != RequestAnswer::Nothing {
+        return Err(refusal(id, &state, Call::Rollback).hint(format!(
+            "Its worker opens the target as soon as it can. If the target is gone for good, or another master has rolled the split back: SELECT shard_split_rollback({id}, target_lost => true)."
+        )));
+    }
     reads::send_back(id, ": it is rolled back")?;
     split_state::request::roll_back(id, target_lost);
     record(id, &state, answer);

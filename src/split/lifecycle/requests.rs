@@ -107,7 +107,7 @@ const RUN_UP_TO_IT: &str =
     "CALL shard_split_run({id}, 'cutover_pending') runs it until the target has caught up.";
 
 use Condition::{
-    Always, Armed, AtRest, CuttingOver, Ending, Failed, Finished, Finishing, Reverse, RollingBack,
+    Always, Armed, AtRest, CuttingOver, Ending, Failed, Finished, Finishing, NotOpened, Reverse, RollingBack,
 };
 use RequestAnswer::{Accept, AtLeast, Nothing, Refuse, RollsBack};
 
@@ -178,6 +178,8 @@ pub const REQUESTS: &[RequestRow] = &[
 
     row(Call::Rollback, &[Phase::RolledBack], AtRest, Nothing),
     row(Call::Rollback, &[Phase::Completed], Finished, Refuse(OVER)),
+    // Only without its target: see `rollback`.
+    row(Call::Rollback, &[Phase::Completed], NotOpened, RequestAnswer::Goal(Goal::RolledBack)),
     row(Call::Rollback, &[Phase::Completed], Always, Refuse("The cutover has decided. SELECT shard_split_reverse({id}) takes the split back. Without a reverse split, finish it and plan a split in the other direction.")),
     row(Call::Rollback, ANY, Always, RequestAnswer::Goal(Goal::RolledBack)),
 

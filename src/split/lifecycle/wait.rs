@@ -92,7 +92,8 @@ fn require_possible(id: i64, state: &SplitState, wanted: &str) -> Result<(), Fai
             _ => refusal,
         })
     };
-    if state.phase == Phase::Completed && wanted == Phase::RolledBack.as_str() {
+    let is_withdrawn = state.goal == Goal::RolledBack && state.target_lost;
+    if state.phase == Phase::Completed && wanted == Phase::RolledBack.as_str() && !is_withdrawn {
         return refused(format!("split {id} is not rolled back: its cutover has decided"));
     }
     if state.finished && wanted == REVERSED && !has_gone_back(id, state)? {

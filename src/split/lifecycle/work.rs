@@ -73,6 +73,7 @@ const ANY: &[Goal] = Goal::ALL;
 const ROWS: &[WorkRow] = &[
     row(&[Phase::Completed], ANY, Condition::RedirectDue, Work::EndRedirect),
     row(&[Phase::Completed], ANY, Condition::Finished, Work::Nothing),
+    row(&[Phase::Completed], &[Goal::RolledBack], Condition::TargetLost, Work::RollBack),
     row(&[Phase::Completed], ANY, Condition::NotMoved, Work::CompleteCutover),
     row(&[Phase::Completed], &[Goal::Finished], Condition::Undoable, Work::Prove),
     row(&[Phase::Completed], &[Goal::Finished], Condition::Always, Work::Finish),

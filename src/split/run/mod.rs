@@ -27,7 +27,7 @@ use crate::split::cutover::complete_target;
 use crate::split::cutover::recovery::{self, Reverted};
 use crate::split::cutover::watch;
 use crate::split::cutover::{Aim, Rehearsed};
-use crate::split::end::{compared, ending, rollback};
+use crate::split::end::{compared, ending, rollback, withdraw};
 use crate::split::engine::Engine;
 use crate::split::injection_points::{self, reach};
 use crate::split::lifecycle::work::{self, Work};
@@ -192,7 +192,7 @@ impl Worker {
             Work::Settle => self.retry_on_lock(|| Ok(lifecycle::settle(self.id)?)).map(|()| Duration::ZERO),
             Work::Watch => self.watch(state),
             Work::Verify => self.verify(state),
-            Work::RollBack => self.roll_back(),
+            Work::RollBack => self.roll_back(state),
         }
     }
 
@@ -303,8 +303,12 @@ impl Worker {
         Ok(Duration::ZERO)
     }
 
-    fn roll_back(&mut self) -> Result<Duration> {
+    fn roll_back(&mut self, state: &SplitState) -> Result<Duration> {
         self.engine = None;
+        if phases::is_decided(state.phase) {
+            let version = state.version_cutover.unwrap_or_default();
+            return withdraw::run(&self.take_plan()?, version).map(|()| Duration::ZERO);
+        }
         rollback::run(&self.take_plan()?, reverse::remove)?;
         Ok(Duration::ZERO)
     }

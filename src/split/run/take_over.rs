@@ -99,6 +99,9 @@ impl Worker {
             transaction(|| split::event(self.id, None, None, &text));
             return Ok(read_again());
         }
+        // Another life of this master, which did not know the decision, may have rolled the split back.
+        let may_be_undone = phases::is_decided(state.phase) && state.cutover_step == CutoverStep::Decided;
+        let why = if may_be_undone && !state.goes_back { why.hint(undone(self.id)) } else { why };
         Ok(SplitError::NotInstalled(why))
     }
 
@@ -111,6 +114,12 @@ impl Worker {
     pub(super) fn read_plan(&self) -> Result<(Plan, String)> {
         try_transaction(|| Ok((split::load(self.id)?, split::identity())))
     }
+}
+
+fn undone(id: i64) -> String {
+    format!(
+        "If it was restored, keep clients off it and restore it to a time after the cutover. If another master has rolled the split back: SELECT shard_split_rollback({id}, target_lost => true)."
+    )
 }
 
 fn read_again() -> SplitError {

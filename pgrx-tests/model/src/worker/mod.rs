@@ -6,6 +6,7 @@ mod finish;
 mod rollback;
 mod step;
 mod take_over;
+mod withdraw;
 
 use crate::model::Split;
 use crate::rules::Rule;
@@ -169,6 +170,7 @@ fn one(at: &mut At) -> bool {
         | Pc::UndoRows
         | Pc::UndoTarget
         | Pc::UndoEnd => rollback::work(at),
+        Pc::WithdrawTarget | Pc::WithdrawSource | Pc::Withdraw => withdraw::work(at),
         _ => finish::work(at),
     }
 }

@@ -20,6 +20,7 @@ pub fn begin(at: &mut At) -> bool {
         (Phase::Tailing, Goal::RollBack) => takes(at, Pc::UndoLook),
         (Phase::Tailing, Goal::Finish) => takes(at, Pc::TakeTarget),
         (Phase::Tailing, Goal::Cutover | Goal::Tail) => takes(at, Pc::TakeTarget),
+        (Phase::Completed, Goal::RollBack) => takes(at, Pc::WithdrawTarget),
         (Phase::Completed, _) if master.step != CutoverStep::Moved => at.goes(Pc::SettledTarget),
         (Phase::Completed, Goal::Finish) if master.purged => takes(at, Pc::FinishStill),
         (Phase::Completed, Goal::Finish) => takes(at, Pc::TakeTarget),
