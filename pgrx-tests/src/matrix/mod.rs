@@ -76,11 +76,11 @@ impl Matrix {
     }
 
     /// Returns every point that the server names, except for those of a full queue, streams, a redirect's
-    /// end, a reverse split, changed tables and an aborted cutover, which have tests of their own. Points of
-    /// a step are there twice, because the steps of a copy and the steps after it find different work.
+    /// end, a reverse split, changed tables, an aborted cutover and a withdrawn decision, which have tests of their
+    /// own. Points of a step are there twice, because the steps of a copy and the steps after it find different work.
     pub fn injections(&self) -> Result<Vec<Injection>> {
         let rows = self.cluster.superuser()?.query(
-            "SELECT point FROM shard_split_points() WHERE point !~ '^((overflow|recovery|redirect|restart|reverse|reshape|streams?)_|cutover_reopened)'",
+            "SELECT point FROM shard_split_points() WHERE point !~ '^((overflow|recovery|redirect|restart|reverse|reshape|streams?|withdraw)_|cutover_reopened)'",
             &[],
         )?;
         let points = rows.iter().map(|row| row.get(0));
