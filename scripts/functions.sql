@@ -19,7 +19,8 @@ INSERT INTO subject VALUES
     (9, 'Queries and commands on all shards', '[Query all shards](../guides/query-all-shards.md), [run DDL everywhere](../guides/run-ddl-everywhere.md)',
      '^shard_(query\w*|execut\w+|logins?|login_\w+)$'),
     (10, 'Lookups', '[Lookup indexes](../guides/lookup-indexes.md)', '^shard_lookup\w*$'),
-    (11, 'Reference tables', '[Reference tables](../guides/reference-tables.md)', '^shard_reference_\w+$');
+    (11, 'Reference tables', '[Reference tables](../guides/reference-tables.md)', '^shard_reference_\w+$'),
+    (12, 'Jobs', '[Derived columns](../guides/derived-columns.md)', '^shard_jobs?(_\w+)?$');
 -- Quotas are of placement, whatever their name begins with.
 UPDATE subject SET pattern = replace(pattern, 'set_\w+', 'set_(?!quota)\w+') WHERE position = 1;
 UPDATE subject SET pattern = replace(pattern, 'capacity|', 'capacity|set_quota|') WHERE position = 7;

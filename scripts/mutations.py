@@ -9,7 +9,7 @@ A description has these lines, and then the text that is replaced and what repla
 without the line break at their end:
 
     why: what the product does not keep with this fault
-    file: src/split/blocks.rs
+    file: src/agent/blocks.rs
     found by: harness:split::protocol a_test another_test
     --- old
     --- new

@@ -643,7 +643,7 @@ LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
         ('monitor', '{shard_status, shard_report, shard_topology, shard_capacity, shard_tenant_usage, shard_guards, shard_trusted_owners, shard_credentials,
                       shard_split_metrics, shard_splits, shard_split_tables, shard_split_keys, shard_split_events, shard_split_points,
                       shard_split_lifecycle, shard_split_diagnose, shard_split_to_call, shard_schema_diff, shard_split_wait, shard_routing_history,
-                      shard_sequences, shard_lookups, shard_lookup_conflicts, shard_reference_tables, shard_reference_wait}'),
+                      shard_sequences, shard_lookups, shard_lookup_conflicts, shard_reference_tables, shard_reference_wait, shard_jobs}'),
         -- Splits and assignments.
         ('operator', '{shard_check, shard_survey, shard_credential_hold, shard_credential_release, shard_execute, shard_execute_resume, shard_execute_abandon, shard_executions,
                        execution_begin, execution_take, execution_step, shard_schema_copy, shard_sequences_spread, shard_import, shard_split_plan, shard_split_plan_range, shard_split_plan_all, shard_split_map, shard_split_accept, shard_split_check,
@@ -658,7 +658,7 @@ LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
                        shard_misplaced_move, shard_misplaced_delete, shard_misplaced_abandon, shard_misplaced_runs, misplaced_begin, misplaced_step}'),
         -- Topology, keyspaces, and what a lost master has left.
         ('admin', '{shard_add, shard_add_many, shard_set_endpoint, shard_credential_set, shard_credential_drop, shard_keychain_rotate, shard_drop, shard_set_status, shard_set_capacity, shard_set_service,
-                    shard_keyspace_add, shard_keyspace_drop, shard_table_add, shard_table_drop, shard_sequence_add, shard_sequence_drop,
+                    shard_keyspace_add, shard_keyspace_drop, shard_table_add, shard_table_drop, shard_table_derive, shard_table_derive_drop, shard_job_pause, shard_job_retry, shard_sequence_add, shard_sequence_drop,
                     shard_adopt, shard_cleanup, shard_trust_owner, shard_distrust_owner}')
       ) l (level, routines)
 $$;
@@ -1800,6 +1800,119 @@ LANGUAGE c /* Rust */
 AS 'MODULE_PATHNAME', 'shard_survey_wrapper';
 COMMENT ON FUNCTION @extschema@.shard_survey(text, text, text[], boolean, interval) IS
 'reads catalogs, statistics and some rows of a live database, and says how each table''s tenant is found, what is in the way of sharding it, and the call or statement for that. Changes nothing and takes no lock beyond that of a SELECT. Without tenant: proposes columns. tenant: the column that holds the tenant. namespaces: schemas; NULL: all of the application. exact: counts all rows instead of samples. timeout: for all of it. tenant_by: column, through (foreign keys, see path), reference, global or unclear. A table''s first row has rows, bytes (with indexes and TOAST, of all partitions) and tenant_by; its further rows and those of the database, at the end, have findings. Calls of shard_ functions run on the master, other statements on the shard. Example: SELECT * FROM shard_survey(''a'', ''tenant_id''). 42703: no table has the column; 42809: only views have it; 42804: its types differ, or hold no key; 3F000: no such schema; 42P01: no tables; 42501: the mover may read none; 42704: no such shard; errors of shards with their SQLSTATE';
+
+-- Long work on the shards, which one worker does, a piece at a time.
+CREATE TABLE shardmaster.job (
+    id          bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    kind        text NOT NULL CHECK (kind IN ('derive', 'derive_drop')),
+    keyspace    text NOT NULL,
+    object      text NOT NULL,
+    state       text NOT NULL DEFAULT 'running' CHECK (state IN ('running', 'paused', 'failed', 'done')),
+    shard_key   text,
+    step        text NOT NULL DEFAULT 'begin',
+    position    text NOT NULL DEFAULT '',
+    done        bigint NOT NULL DEFAULT 0,
+    total       bigint,
+    waiting_for text,
+    error_code    text,
+    error_message text,
+    error_hint    text,
+    started_by  text NOT NULL DEFAULT session_user,
+    started_at  timestamptz NOT NULL DEFAULT clock_timestamp(),
+    changed_at  timestamptz NOT NULL DEFAULT clock_timestamp(),
+    ended_at    timestamptz
+);
+CREATE INDEX job_open ON shardmaster.job (id) WHERE state IN ('running', 'paused', 'failed');
+COMMENT ON TABLE shardmaster.job IS 'long work on the shards; see shard_jobs()';
+COMMENT ON COLUMN shardmaster.job.kind IS 'what is done: derive fills a derived column, derive_drop removes it';
+COMMENT ON COLUMN shardmaster.job.keyspace IS 'the keyspace of the table';
+COMMENT ON COLUMN shardmaster.job.object IS 'the table that it is done to';
+COMMENT ON COLUMN shardmaster.job.state IS 'running: the worker goes on; paused: an operator holds it back; failed: it needs an operator; done';
+COMMENT ON COLUMN shardmaster.job.shard_key IS 'the shard that it is at';
+COMMENT ON COLUMN shardmaster.job.step IS 'what it does on that shard';
+COMMENT ON COLUMN shardmaster.job.position IS 'how far that step is, for the worker';
+COMMENT ON COLUMN shardmaster.job.done IS 'how many blocks of the table that step has passed';
+COMMENT ON COLUMN shardmaster.job.total IS 'of how many';
+
+-- Columns that are filled from the table that a foreign key leads to.
+CREATE TABLE shardmaster.derived_column (
+    id           bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    keyspace     text NOT NULL REFERENCES shardmaster.keyspace (name) ON UPDATE CASCADE ON DELETE CASCADE,
+    table_name   text NOT NULL,
+    column_name  text NOT NULL,
+    through      text[] NOT NULL,
+    value_column text,
+    was_there    boolean NOT NULL DEFAULT false,
+    UNIQUE (keyspace, table_name)
+);
+COMMENT ON TABLE shardmaster.derived_column IS 'columns that are filled from the table that a foreign key leads to; see shard_table_derive()';
+COMMENT ON COLUMN shardmaster.derived_column.through IS 'the columns of the foreign key';
+COMMENT ON COLUMN shardmaster.derived_column.value_column IS 'the column of the other table with the value';
+COMMENT ON COLUMN shardmaster.derived_column.was_there IS 'whether the table had the column before, so that it stays';
+
+SELECT pg_catalog.pg_extension_config_dump('shardmaster.job', '');
+SELECT pg_catalog.pg_extension_config_dump('shardmaster.job_id_seq', '');
+SELECT pg_catalog.pg_extension_config_dump('shardmaster.derived_column', '');
+SELECT pg_catalog.pg_extension_config_dump('shardmaster.derived_column_id_seq', '');
+
+CREATE TYPE shardmaster.jobs_row AS (
+    job_id bigint, kind text, object text, keyspace text, state text, shard text, step text, percent numeric,
+    waiting_for text, error text, hint text, started_by text, started_at timestamptz, ended_at timestamptz);
+COMMENT ON TYPE shardmaster.jobs_row IS 'the columns of shard_jobs()';
+
+CREATE FUNCTION @extschema@.shard_jobs() RETURNS SETOF shardmaster.jobs_row
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    SELECT j.id, j.kind, j.object, j.keyspace, j.state, j.shard_key, j.step,
+           CASE WHEN j.step = 'rows' AND j.total > 0 THEN round(least(100.0 * j.done / j.total, 100), 1) END,
+           j.waiting_for, j.error_message, j.error_hint, j.started_by, j.started_at, j.ended_at
+      FROM shardmaster.job j ORDER BY j.id
+$$;
+COMMENT ON FUNCTION @extschema@.shard_jobs() IS
+    'long work on the shards: one row a job, the oldest first. state: running, paused, failed or done. shard, step: where it is. percent: of the table, while its rows are filled. Example: SELECT * FROM shard_jobs()';
+
+CREATE FUNCTION @extschema@."shard_table_derive"(
+    "table_name" TEXT,
+    "column_name" TEXT,
+    "through" TEXT[],
+    "value_column" TEXT DEFAULT NULL,
+    "keyspace" TEXT DEFAULT 'default',
+    "timeout" interval DEFAULT '30 s'
+) RETURNS bigint
+VOLATILE SECURITY DEFINER PARALLEL UNSAFE
+SET search_path TO pg_catalog, pg_temp
+LANGUAGE c /* Rust */
+AS 'MODULE_PATHNAME', 'shard_table_derive_wrapper';
+CREATE FUNCTION @extschema@."shard_table_derive_drop"(
+    "table_name" TEXT,
+    "keyspace" TEXT DEFAULT 'default',
+    "timeout" interval DEFAULT '30 s'
+) RETURNS bigint
+VOLATILE SECURITY DEFINER PARALLEL UNSAFE
+SET search_path TO pg_catalog, pg_temp
+LANGUAGE c /* Rust */
+AS 'MODULE_PATHNAME', 'shard_table_derive_drop_wrapper';
+CREATE FUNCTION @extschema@."shard_job_pause"(
+    "job_id" bigint
+) RETURNS void
+VOLATILE SECURITY DEFINER PARALLEL UNSAFE
+SET search_path TO pg_catalog, pg_temp
+LANGUAGE c /* Rust */
+AS 'MODULE_PATHNAME', 'shard_job_pause_wrapper';
+CREATE FUNCTION @extschema@."shard_job_retry"(
+    "job_id" bigint
+) RETURNS void
+VOLATILE SECURITY DEFINER PARALLEL UNSAFE
+SET search_path TO pg_catalog, pg_temp
+LANGUAGE c /* Rust */
+AS 'MODULE_PATHNAME', 'shard_job_retry_wrapper';
+COMMENT ON FUNCTION @extschema@.shard_table_derive(text, text, text[], text, text, interval) IS
+'gives a table a column with the value of the row that a foreign key leads to, for a table that reaches its tenant only through another one. Adds the column, if it is not there, and triggers that fill it; the application does not need to know of it. A job fills the rows that are there, then makes the column refuse NULL where no row can lack a value, and builds an index. Returns the number of the job; shard_jobs() shows it. through: the columns of the foreign key. value_column: the other table''s column; NULL: the same name. timeout: for the first look at the shards. Then shard_table_add() adds the table to the keyspace. Example: SELECT shard_table_derive(''lines'', ''tenant_id'', ''{order_id}''). 0A000: the table cannot have it; 42501: a right is missing; 42704: no such table; 42703: the other table lacks the column; 42710: it is derived in another way; 55000: a job of the table has not ended; errors of shards with their SQLSTATE';
+COMMENT ON FUNCTION @extschema@.shard_table_derive_drop(text, text, interval) IS
+'takes shard_table_derive() back: removes the triggers, and the column unless the table had it before. Returns the number of the job that does it. timeout: for the first look at the shards. Example: SELECT shard_table_derive_drop(''lines''). 42704: the table has no derived column; 55006: it is sharded by that column, or the column fills that of another table; errors of shards with their SQLSTATE';
+COMMENT ON FUNCTION @extschema@.shard_job_pause(bigint) IS
+'holds a job back after what it is doing, until shard_job_retry(). Example: SELECT shard_job_pause(3). 42704: no such job, or it has ended';
+COMMENT ON FUNCTION @extschema@.shard_job_retry(bigint) IS
+'lets a job go on that has failed or is paused. Example: SELECT shard_job_retry(3). 42704: no such job, or it has ended';
 
 -- The last: what is new gets the rights that CREATE EXTENSION gives it, whatever default privileges there are. What was there
 -- before keeps those that it has.

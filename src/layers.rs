@@ -15,7 +15,7 @@ const FLOORS: [&[&str]; 13] = [
     &["agent"],
     &["placement", "gateway", "snowflake", "query", "numbers", "survey"],
     &["routing", "schema", "execution", "import", "misplaced"],
-    &["split", "lookups"],
+    &["split", "lookups", "derive"],
     &["guard", "reference", "report"],
     &["worker"],
     &["api", "tests", "layers", "versions", "properties"],

@@ -7,6 +7,7 @@ mod agent;
 mod api;
 mod catalog;
 mod clean;
+mod derive;
 mod error;
 mod execution;
 mod gateway;
@@ -54,6 +55,7 @@ extension_sql_file!("../sql/logins.sql", name = "logins", requires = ["catalog"]
 extension_sql_file!("../sql/execution.sql", name = "execution", requires = ["catalog"]);
 extension_sql_file!("../sql/misplaced.sql", name = "misplaced", requires = ["catalog"]);
 extension_sql_file!("../sql/number_block.sql", name = "number_block", requires = ["catalog"]);
+extension_sql_file!("../sql/job.sql", name = "job", requires = ["catalog"]);
 extension_sql_file!("../sql/standing.sql", name = "standing", requires = ["catalog"]);
 extension_sql_file!("../sql/lookup.sql", name = "lookup", requires = ["catalog"]);
 extension_sql_file!("../sql/placement.sql", name = "placement", requires = ["catalog"]);

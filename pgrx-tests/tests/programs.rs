@@ -4,6 +4,7 @@
 mod check;
 mod cutover;
 mod ddl;
+mod derived;
 mod executions;
 mod faults;
 mod lookups;

@@ -23,6 +23,7 @@ SELECT 0, r.kind, r.name, NULL::text, coalesce(md5(regexp_replace(r.says, '\m' |
                                                          JOIN pg_namespace n ON n.nspname = w.nsp JOIN pg_proc f ON f.proname = w.rel AND f.pronamespace = n.oid) END
            AND NOT ({with_views} AND p.prorettype = 'event_trigger'::regtype)
            -- Of an extension, or of a range type.
+           AND p.proname !~ '^shardmaster_derive_[0-9a-f]'
            AND NOT EXISTS (SELECT 1 FROM pg_depend d WHERE d.classid = 'pg_proc'::regclass AND d.objid = p.oid AND d.deptype IN ('e', 'i'))
         UNION ALL
         SELECT 'clients'' operator', o.oid::regoperator::text, o.oid::bigint, concat_ws(' ', o.oprcode::regprocedure, o.oprresult::regtype)

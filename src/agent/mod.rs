@@ -1,6 +1,7 @@
 //! What is installed on a shard for one split: names, and the agent's SQL with the names filled in.
 
 pub mod blocking_session;
+pub mod blocks;
 pub mod capture;
 pub mod catalog_fingerprint;
 pub mod catalogs;

@@ -3,7 +3,8 @@
 pub mod agent;
 mod arguments;
 pub mod assignment;
-pub mod execution;
+mod derive;
+mod execution;
 pub mod gateway;
 pub mod guard;
 pub mod hash;

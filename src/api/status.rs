@@ -123,6 +123,7 @@ fn worker(kind: WorkerKind) -> Item {
         WorkerKind::LookupWorker => "lookup worker",
         WorkerKind::References => "reference-table worker",
         WorkerKind::Inquirer => "inquirer",
+        WorkerKind::Jobs => "worker of jobs",
         WorkerKind::Split(_) => "split worker",
     };
     match found {

@@ -100,6 +100,11 @@ pub fn table_exists_as(keyspace: &str, table: &str, known: &str) -> Failure {
         .hint("The rows of a table move by one key. A name without a schema means the namespace of each shard. Remove the other one with shard_table_drop().")
 }
 
+pub fn job_of_table(table: &str, job: i64) -> Failure {
+    Failure::new(SqlState::NOT_IN_STATE, format!("job {job} of table \"{table}\" has not ended"))
+        .hint("SELECT * FROM shard_jobs() shows it.")
+}
+
 pub fn unknown_table(keyspace: &str, table: &str) -> Failure {
     let message = format!("table \"{table}\" is not in keyspace \"{keyspace}\"");
     Failure::new(SqlState::UNDEFINED_OBJECT, message).hint("shard_tables() lists the tables of a keyspace.")

@@ -3,11 +3,11 @@
 use super::{buckets, error, guarded, name_list, new_table};
 use crate::agent::new_table::SaidByShards;
 use crate::catalog::caller::Caller;
-use crate::catalog::guard_record;
 use crate::catalog::in_use::{self, KeyspaceSplit};
 use crate::catalog::keyspace::{self, Keyspace, LockedKeyspace, UnknownKeyspace};
 use crate::catalog::split;
 use crate::catalog::table_policy::{self, ListedTable, Policy, ShardByColumn, TableName};
+use crate::catalog::{guard_record, job};
 use crate::catalog::{local, lookup};
 use crate::catalog::{misplaced_run, name};
 use crate::catalog::{redirect, reference};
@@ -246,6 +246,7 @@ fn ask_shards(new: &NewTable<'_>, table: &TableName, caller: &Caller) -> Result<
     // This is checked again under its lock: if the keyspace is in use now, asking a slow shard is useless.
     let policy = parse_policy(new.policy)?;
     check_free_for(policy, &keyspace)?;
+    check_filled(&keyspace, table)?;
     let all = shard::all().into_iter();
     let (shards, column) = match policy {
         Policy::Sharded => (all.collect(), Some(shard_by(new)?)),
@@ -263,6 +264,14 @@ fn check_free_for(policy: Policy, keyspace: &Keyspace) -> Result<(), Failure> {
     match policy {
         Policy::Sharded | Policy::Reference => check_not_planned(keyspace),
         Policy::Global => check_no_run(&keyspace.name),
+    }
+}
+
+/// Refuses a table whose derived column is not complete: its rows without a value would belong to no key.
+fn check_filled(keyspace: &Keyspace, table: &TableName) -> Result<(), Failure> {
+    match job::open_of(&keyspace.name, &table.quoted()) {
+        Some((id, ..)) => Err(error::job_of_table(&table.quoted(), id)),
+        None => Ok(()),
     }
 }
 

@@ -7,6 +7,7 @@ use super::inventory::{LONGEST_WAIT, SchemaLook, path};
 use super::object::Object;
 use super::plan::{self, Namespaces, SchemaPlan, SchemaStep, SchemaWanted};
 use crate::catalog::caller::Caller;
+use crate::catalog::job;
 use crate::catalog::number_block::GivenBlock;
 use crate::catalog::shard;
 use crate::catalog::table_policy::TableName;
@@ -64,6 +65,8 @@ impl SchemaCopy<'_> {
         self.give_numbers(&mut look, &mut plan)?;
         if !self.dry_run {
             self.make(&mut look, &plan, &path(&to), [&here, &there])?;
+            // The functions behind derived columns name the schema of their shard.
+            Caller::as_owner(|_| job::derive_again(self.keyspace));
         }
         let made = plan.together.into_iter().chain(plan.late).chain(plan.after);
         let made = made.map(|SchemaStep { kind, name, statement }| CopyLine {

@@ -14,6 +14,7 @@ pub enum WorkerKind {
     LookupWorker,
     References,
     Inquirer,
+    Jobs,
     Split(i64),
 }
 
@@ -24,6 +25,7 @@ const TWO_PHASE_RECOVERY: &str = "shardmaster two-phase recovery";
 const LOOKUP_WORKER: &str = "shardmaster lookup";
 const REFERENCES: &str = "shardmaster reference tables";
 const INQUIRER: &str = "shardmaster inquirer";
+const JOBS: &str = "shardmaster jobs";
 const SPLIT: &str = "shardmaster split ";
 
 impl WorkerKind {
@@ -36,6 +38,7 @@ impl WorkerKind {
             WorkerKind::LookupWorker => LOOKUP_WORKER.into(),
             WorkerKind::References => REFERENCES.into(),
             WorkerKind::Inquirer => INQUIRER.into(),
+            WorkerKind::Jobs => JOBS.into(),
             WorkerKind::Split(id) => format!("{SPLIT}{id}"),
         }
     }
@@ -49,6 +52,7 @@ impl WorkerKind {
             LOOKUP_WORKER => Some(WorkerKind::LookupWorker),
             REFERENCES => Some(WorkerKind::References),
             INQUIRER => Some(WorkerKind::Inquirer),
+            JOBS => Some(WorkerKind::Jobs),
             _ => name.strip_prefix(SPLIT)?.parse().ok().map(WorkerKind::Split),
         }
     }

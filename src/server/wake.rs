@@ -150,7 +150,7 @@ impl Requests {
                 WorkerKind::Coordinator => self.coordinator,
                 WorkerKind::LeaseExpirer => self.lease_expirer,
                 WorkerKind::TwoPhaseRecovery | WorkerKind::LookupWorker => false,
-                WorkerKind::References => self.coordinator,
+                WorkerKind::References | WorkerKind::Jobs => self.coordinator,
                 WorkerKind::Inquirer => false,
                 WorkerKind::Split(id) => self.splits.contains(&id),
             });

@@ -3,7 +3,6 @@
 
 pub mod aborted;
 mod analyze;
-mod blocks;
 pub mod copy;
 pub mod cutover;
 pub mod diagnose;

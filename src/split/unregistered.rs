@@ -55,7 +55,7 @@ impl Unregistered {
                 literal(column)
             ),
             None => format!(
-                "Give it the shard-by column and add it with shard_table_add(), so that its rows move with their keys. If they belong to no key, {stays} leaves them where they are."
+                "Give it the shard-by column, for example with shard_table_derive(), and add it with shard_table_add(), so that its rows move with their keys. If they belong to no key, {stays} leaves them where they are."
             ),
         }
     }

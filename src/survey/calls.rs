@@ -2,7 +2,7 @@
 
 use super::tables::{SurveyKey, SurveyTable, SurveyUnique, SurveyedDatabase, TenantColumn};
 use super::text::sql_name;
-use crate::remote::quote::literal;
+use crate::remote::quote::{array_of, literal};
 
 /// The types that a keyspace of a lookup index may have.
 const LOOKED_UP: [&str; 7] =
@@ -24,7 +24,8 @@ pub fn add_global(table: &SurveyTable) -> String {
     format!("SELECT shard_table_add({}, NULL, policy => 'global')", literal(&table.shown))
 }
 
-/// Gives a table the tenant of the table that a key leads to. That one gets it first, if it does not have it.
+/// Gives a table the tenant of the table that a key leads to. That one gets it first, if it does not have it. The
+/// second call is refused until the first one's job has ended.
 pub fn add_column(
     database: &SurveyedDatabase,
     table: &SurveyTable,
@@ -32,14 +33,22 @@ pub fn add_column(
     tenant: &TenantColumn,
 ) -> Option<String> {
     let parent = database.table(key.to?)?;
-    let (name, column) = (table.written(), sql_name(&tenant.name));
     let of_parent = parent.column.as_ref().map_or(tenant.name.as_str(), |column| column.name.as_str());
+    let through: Vec<&str> = key.columns.iter().map(|column| column.from.as_str()).collect();
+    let is_plain = through.iter().all(|name| name.chars().all(|c| c.is_ascii_lowercase() || c == '_'));
+    let through = match is_plain {
+        true => format!("{{{}}}", through.join(",")),
+        false => array_of(through.into_iter().map(Some)),
+    };
+    let value = match of_parent == tenant.name {
+        true => String::new(),
+        false => format!(", value_column => {}", literal(of_parent)),
+    };
     Some(format!(
-        "ALTER TABLE {name} ADD COLUMN {column} {}; UPDATE {name} t SET {column} = p.{} FROM {} p WHERE {}; ALTER TABLE {name} ALTER COLUMN {column} SET NOT NULL; {}",
-        tenant.type_name,
-        sql_name(of_parent),
-        parent.written(),
-        joined(key, "p", "t"),
+        "SELECT shard_table_derive({}, {}, {}{value}); {}",
+        literal(&table.shown),
+        literal(&tenant.name),
+        literal(&through),
         add_sharded(table, &tenant.name)
     ))
 }

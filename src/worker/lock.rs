@@ -19,6 +19,7 @@ pub fn of(kind: WorkerKind) -> i64 {
         WorkerKind::References => -4,
         WorkerKind::Inquirer => -5,
         WorkerKind::Launcher => -6,
+        WorkerKind::Jobs => -7,
     }
 }
 

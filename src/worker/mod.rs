@@ -14,6 +14,7 @@ pub mod coordinator;
 mod dropping;
 pub mod hooks;
 mod inquirer;
+mod jobs;
 pub mod launcher;
 mod lease_expirer;
 pub mod lock;

@@ -1,8 +1,8 @@
 //! The services of a database, beside its coordinator, which keeps them running.
 
 use super::service::{self, ServiceTurns};
-use super::{inquirer, lease_expirer, lookup_worker, references, splits, two_phase_recovery};
-use crate::catalog::reference;
+use super::{inquirer, jobs, lease_expirer, lookup_worker, references, splits, two_phase_recovery};
+use crate::catalog::{job, reference};
 use crate::server::process::WorkerKind;
 use crate::server::txn;
 use crate::{execution, lookups};
@@ -16,7 +16,7 @@ pub struct Service {
     begin: fn() -> ServiceTurns,
 }
 
-pub const SERVICES: [Service; 5] = [
+pub const SERVICES: [Service; 6] = [
     Service { kind: WorkerKind::LeaseExpirer, has_work: || true, begin: lease_expirer::begin },
     Service {
         kind: WorkerKind::TwoPhaseRecovery,
@@ -25,6 +25,7 @@ pub const SERVICES: [Service; 5] = [
     },
     Service { kind: WorkerKind::LookupWorker, has_work: lookups::has_work, begin: lookup_worker::begin },
     Service { kind: WorkerKind::References, has_work: reference::any, begin: references::begin },
+    Service { kind: WorkerKind::Jobs, has_work: job::has_work, begin: jobs::begin },
     Service { kind: WorkerKind::Inquirer, has_work: inquirer::has_work, begin: inquirer::begin },
 ];
 

@@ -271,12 +271,12 @@ ten_minutes! {
 }
 
 /// The points that are left out have tests of their own: full queues, changed tables, redirects, reverse
-/// splits, streams.
+/// splits, streams, withdrawn decisions.
 #[test]
 fn no_point_is_left_out() {
     let cluster = Cluster::servers(0, &["fsync = off"]).unwrap();
     let query = "SELECT point FROM shard_split_points()
-                  WHERE point !~ '^((overflow|redirect|restart|reshape|streams?)_|reverse_(guarded|left))'";
+                  WHERE point !~ '^((overflow|redirect|restart|reshape|streams?|withdraw)_|reverse_(guarded|left))'";
     for row in cluster.superuser().unwrap().query(query, &[]).unwrap() {
         let point: &str = row.get(0);
         let mut all = OF_LINKS.iter().chain(INJECTIONS);

@@ -7,6 +7,7 @@
 //! bytes, whatever collation their column has, if the server keeps them in UTF-8.
 
 use super::{collision, text_rows};
+use crate::agent::blocks::BlockSpan;
 use crate::agent::error::Result;
 use crate::agent::shape::Column;
 use crate::agent::types::TypeFamily;
@@ -16,7 +17,6 @@ use crate::keys::scope::Scope;
 use crate::remote::copy::Bounds;
 use crate::remote::gather::{Gathered, gather};
 use crate::remote::quote::{array_literal, ident};
-use crate::split::blocks::BlockSpan;
 use crate::split::copy::scope_filter::{OutOfScope, explain};
 use crate::split::engine::Engine;
 use crate::split::engine::sessions::EngineSessions;

@@ -2,6 +2,7 @@
 
 use super::by_keys::{self, ByKeys, LookedSpan};
 use super::{collision, window};
+use crate::agent::blocks::{self, BlockSpan, Extent};
 use crate::agent::error::Result;
 use crate::agent::state::epoch::Tenure;
 use crate::agent::state::progress::{CopyProgress, Cursor};
@@ -10,7 +11,6 @@ use crate::guc;
 use crate::remote::Connection;
 use crate::remote::copy::Copied;
 use crate::remote::pipe::{self, FailedPiece, Lane};
-use crate::split::blocks::{self, BlockSpan, Extent};
 use crate::split::engine::{CopyPace, Engine, scope_size};
 use crate::split::table::SplitTable;
 use std::time::{Duration, Instant};

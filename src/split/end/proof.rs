@@ -6,6 +6,7 @@
 //! to have been changed or taken away there by a client.
 
 pub mod parallel;
+use crate::agent::blocks::LeafRows;
 use crate::agent::error::{Result, SplitError};
 use crate::agent::session::Side;
 use crate::agent::state::queue;
@@ -16,7 +17,6 @@ use crate::remote::Connection;
 use crate::remote::quote::literal;
 use crate::remote::result::Rows;
 use crate::server::txn::transaction;
-use crate::split::blocks::LeafRows;
 use crate::split::engine::stream_sessions;
 use crate::split::table::SplitTable;
 use crate::split::untrusted_code::WatchedCode;

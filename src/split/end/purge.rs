@@ -5,6 +5,7 @@ pub mod parallel;
 pub mod scope_rows;
 pub mod small_batch;
 
+use crate::agent::blocks::LeafRows;
 use crate::agent::error::{Result, SplitError};
 use crate::agent::session::Side;
 use crate::agent::shape::{Leaf, TableShape};
@@ -12,7 +13,6 @@ use crate::agent::state::is_gone;
 use crate::catalog::split::Plan;
 use crate::error::SqlState;
 use crate::remote::Connection;
-use crate::split::blocks::LeafRows;
 use crate::split::copy::key_identity::KeyIdentity;
 use crate::split::end::proof::parallel::DeletePair;
 use crate::split::injection_points::Point;

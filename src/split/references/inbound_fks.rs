@@ -1,5 +1,6 @@
 //! References to rows that finish or a rollback is about to delete.
 
+use crate::agent::blocks::LeafRows;
 use crate::agent::error::{Result, SplitError};
 use crate::agent::seen;
 use crate::agent::session::Side;
@@ -7,7 +8,6 @@ use crate::agent::shape::Column;
 use crate::catalog::split::Plan;
 use crate::remote::Connection;
 use crate::remote::quote::{literal, text_array};
-use crate::split::blocks::LeafRows;
 use crate::split::references::{InboundFk, Reference, columns_of, found, load, moves};
 use std::collections::BTreeSet;
 

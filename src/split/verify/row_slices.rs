@@ -1,13 +1,13 @@
 //! Comparison of the rows of slices at the same time, each by its own pair of sessions. Differing rows are reported one
 //! slice after the other: there are few of those.
 
+use crate::agent::blocks::LeafRows;
 use crate::agent::error::Result;
 use crate::catalog::split::Plan;
 use crate::guc;
 use crate::remote::copy::Copied;
 use crate::remote::pipe::{self, FailedPiece, Lane};
 use crate::remote::{FOR_EVER, RemoteError};
-use crate::split::blocks::LeafRows;
 use crate::split::engine::session_pair::{SessionPair, ask_each};
 use crate::split::engine::sessions::EngineSessions;
 use crate::split::table::SplitTable;

@@ -9,6 +9,7 @@
 //! Rows are compared as their output functions write them, in the settings of a worker's sessions: what a dump would
 //! show.
 
+use crate::agent::blocks::LeafRows;
 use crate::agent::error::Result;
 use crate::agent::session::Side;
 use crate::agent::shape::Column;
@@ -20,7 +21,6 @@ use crate::remote::pipe;
 use crate::remote::quote::{ident, literal};
 use crate::remote::result::Rows;
 use crate::remote::{Connection, RemoteError, number};
-use crate::split::blocks::LeafRows;
 use crate::split::table::columns::{ColumnMapping, ColumnSource};
 use crate::split::table::{SplitTable, computed};
 

@@ -4,12 +4,12 @@
 //! Invariant: the slices are noted in their order, each behind all that come before it; what lies behind one that is
 //! not known to be compared is forgotten.
 
+use crate::agent::blocks::{self, BlockSpan, Extent};
 use crate::agent::error::Result;
 use crate::agent::session::Side;
 use crate::agent::shape::Leaf;
 use crate::catalog::split::Plan;
 use crate::catalog::verification::{Verification, VerificationStatus};
-use crate::split::blocks::{self, BlockSpan, Extent};
 use crate::split::engine::scope_size;
 use crate::split::engine::session_pair::{SessionPair, ask_both};
 use crate::split::engine::sessions::EngineSessions;

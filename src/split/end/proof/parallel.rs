@@ -1,11 +1,11 @@
 //! The proof of several batches at the same time, each by its own session of the target.
 
+use crate::agent::blocks::LeafRows;
 use crate::agent::error::{Result, SplitError};
 use crate::remote::copy::Bounds;
 use crate::remote::pipe::{self, Lane};
 use crate::remote::result::Rows;
 use crate::remote::{Connection, FOR_EVER};
-use crate::split::blocks::LeafRows;
 use crate::split::end::proof::Prover;
 use crate::split::engine::session_pair::ask_each;
 use crate::split::verify::{row_slices, rows};

@@ -4,6 +4,7 @@
 //! was checked, and, if a proof is required, each of its rows was shown to be on the target. They are of other blocks
 //! or leaves, so none waits for another, and what a batch commits does not depend on whether the others do.
 
+use crate::agent::blocks::{self, BlockSpan, LeafRows};
 use crate::agent::error::Result;
 use crate::agent::shape::{Column, Leaf, TableShape};
 use crate::agent::state::epoch;
@@ -11,7 +12,6 @@ use crate::remote::copy::Bounds;
 use crate::remote::result::Rows;
 use crate::remote::{Connection, RemoteError};
 use crate::server::wait::{self, WorkerStatus};
-use crate::split::blocks::{self, BlockSpan, LeafRows};
 use crate::split::end::proof::Prover;
 use crate::split::end::proof::parallel::{DeletePair, prove};
 use crate::split::end::purge::{BlockDelete, FIRST_BLOCKS, MAX_BLOCKS, MIN_BLOCKS, Touched};

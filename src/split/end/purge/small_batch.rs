@@ -4,6 +4,7 @@
 //! Nothing is refused here. A table that is not plain, or that has any problem, is left to the deletion from that
 //! table alone, which reports the problem. Only time is lost.
 
+use crate::agent::blocks::LeafRows;
 use crate::agent::error::{Result, SplitError};
 use crate::agent::seen::SeenTables;
 use crate::agent::shape::{Column, Leaf, TableShape};
@@ -13,7 +14,6 @@ use crate::remote::quote::literal;
 use crate::remote::result::Rows;
 use crate::remote::{Connection, Together};
 use crate::server::wait::{self, WorkerStatus};
-use crate::split::blocks::LeafRows;
 use crate::split::end::purge::BlockDelete;
 use crate::split::engine::scope_size;
 use crate::split::injection_points::reach;

@@ -1,0 +1,3 @@
+//! Derived columns: tables that reach their tenant through another one.
+
+mod columns;

@@ -1,0 +1,302 @@
+//! What fills a derived column from then on: the column itself, three functions, and their triggers. Each part is made
+//! if it is not there, so a worker that begins again does what is left.
+//!
+//! Invariant: once the triggers are there, every row that is inserted or led elsewhere has its value when it commits.
+//! `CREATE TRIGGER` waits for all writers of the table, so no earlier writer is left.
+
+use super::shape::DerivedShape;
+use crate::agent::error::Result;
+use crate::agent::short_lock::{TableLock, with_short_lock_once};
+use crate::catalog::derived_column::DerivedColumn;
+use crate::remote::Connection;
+use crate::remote::quote::{ident, literal};
+use crate::remote::template::{TemplateValue, fill, name, sql, text, word};
+use xxhash_rust::xxh64::xxh64;
+
+const FUNCTIONS: &str = include_str!("../../sql/derive/functions.sql");
+const OWNERSHIP: &str = include_str!("../../sql/derive/ownership.sql");
+const BATCH: &str = include_str!("../../sql/derive/batch.sql");
+
+/// The names of a derived column's objects on the shards. They follow from the table and the column alone: a master that
+/// was restored to an earlier time finds the objects that it has forgotten.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DerivedNames(String);
+
+impl DerivedNames {
+    pub fn of(column: &DerivedColumn) -> DerivedNames {
+        let hash = xxh64(format!("{}\0{}", column.table_name, column.column).as_bytes(), 0);
+        DerivedNames(format!("shardmaster_derive_{hash:016x}"))
+    }
+
+    /// Fills the column of a row.
+    pub fn derive(&self) -> String {
+        self.0.clone()
+    }
+
+    /// Holds a row of the other table whose value changes.
+    pub fn hold(&self) -> String {
+        format!("{}_hold", self.0)
+    }
+
+    /// Passes the new value on.
+    pub fn pass(&self) -> String {
+        format!("{}_pass", self.0)
+    }
+
+    /// Triggers fire in the order of their names: this one after those of the application, which may set the key.
+    pub fn trigger(&self) -> String {
+        format!("zz_{}", self.derive())
+    }
+
+    pub fn hold_trigger(&self) -> String {
+        format!("zz_{}", self.hold())
+    }
+
+    pub fn pass_trigger(&self) -> String {
+        format!("zz_{}", self.pass())
+    }
+
+    /// The constraint with which NULL is refused, while the column does not do that itself.
+    pub fn check(&self) -> String {
+        self.derive()
+    }
+
+    pub fn index(&self) -> String {
+        format!("{}_index", self.derive())
+    }
+}
+
+/// Adds the column, if it is not there.
+pub fn add_column(session: &mut Connection, shape: &DerivedShape) -> Result<()> {
+    if shape.has_type.is_some() {
+        return Ok(());
+    }
+    let table = shape.table();
+    let statement = format!(
+        "ALTER TABLE {table} ADD COLUMN IF NOT EXISTS {} {}",
+        ident(shape.column()),
+        shape.definition()
+    );
+    with_short_lock_once(session, TableLock::AccessExclusive, &statement, &table)
+}
+
+/// Acts as the owner of the table: what statements call there, such as functions of indexes, then runs with that role's
+/// rights. Triggers of the other table may need another owner's rights, which the mover has.
+pub fn as_owner(session: &mut Connection, shape: &DerivedShape) -> Result<()> {
+    session.run(&format!("SET ROLE {}", ident(&shape.owner)))?;
+    Ok(())
+}
+
+/// Makes the functions and triggers.
+pub fn install(session: &mut Connection, shape: &DerivedShape, names: &DerivedNames) -> Result<()> {
+    let values = values(shape, names);
+    session.run(&format!("BEGIN; {}; {}; COMMIT", fill(FUNCTIONS, &values), fill(OWNERSHIP, &values)))?;
+    let (table, parent) = (shape.table(), shape.parent_table());
+    let columns = shape.pairs.iter().map(|pair| ident(&pair.from)).chain([ident(shape.column())]);
+    let columns = columns.collect::<Vec<_>>().join(", ");
+    let schema = ident(shape.schema());
+    let [derive, hold, pass] =
+        [names.derive(), names.hold(), names.pass()].map(|function| format!("{schema}.{function}()"));
+    let value = ident(shape.value());
+    let of_child =
+        create_trigger(&names.trigger(), &format!("BEFORE INSERT OR UPDATE OF {columns}"), &table, &derive);
+    make(session, &table, &of_child, [&names.trigger(), &derive])?;
+    session.run("RESET ROLE")?;
+    let of_hold = create_trigger(&names.hold_trigger(), &format!("BEFORE UPDATE OF {value}"), &parent, &hold);
+    make(session, &parent, &of_hold, [&names.hold_trigger(), &hold])?;
+    let inserted = if shape.is_deferrable { "INSERT OR " } else { "" };
+    let of_pass =
+        create_trigger(&names.pass_trigger(), &format!("AFTER {inserted}UPDATE OF {value}"), &parent, &pass);
+    make(session, &parent, &of_pass, [&names.pass_trigger(), &pass])?;
+    as_owner(session, shape)
+}
+
+fn create_trigger(trigger: &str, when: &str, table: &str, function: &str) -> String {
+    format!("CREATE TRIGGER {trigger} {when} ON {table} FOR EACH ROW EXECUTE FUNCTION {function}")
+}
+
+/// Makes a trigger that is not there. Another one of its name makes this fail.
+fn make(
+    session: &mut Connection,
+    table: &str,
+    statement: &str,
+    [trigger, function]: [&str; 2],
+) -> Result<()> {
+    let query = "SELECT EXISTS (SELECT FROM pg_trigger WHERE tgrelid = to_regclass($1) AND tgname = $2
+                                   AND tgfoid = to_regprocedure($3) AND tgenabled IN ('O', 'A'))";
+    if session.query(query, &[Some(table), Some(trigger), Some(function)])?.is_true() {
+        return Ok(());
+    }
+    with_short_lock_once(session, TableLock::ShareRowExclusive, statement, table)
+}
+
+fn has_trigger(session: &mut Connection, table: &str, trigger: &str) -> Result<bool> {
+    let query = "SELECT EXISTS (SELECT FROM pg_trigger WHERE tgrelid = to_regclass($1) AND tgname = $2)";
+    Ok(session.query(query, &[Some(table), Some(trigger)])?.is_true())
+}
+
+/// Returns the statement that fills the column in some rows `t` of a leaf.
+pub fn batch(shape: &DerivedShape, names: &DerivedNames, leaf: &str, span: &str) -> String {
+    let mut values = values(shape, names);
+    values.retain(|(key, _)| !matches!(*key, "is_unset" | "leads_there"));
+    values.extend([
+        ("leaf", sql(leaf)),
+        ("span", sql(span)),
+        ("is_unset", sql(shape.is_unset("t"))),
+        ("leads_there", sql(shape.joined("p", "c"))),
+    ]);
+    fill(BATCH, &values)
+}
+
+fn values(shape: &DerivedShape, names: &DerivedNames) -> Vec<(&'static str, TemplateValue)> {
+    let (table, parent) = (shape.table(), shape.parent_table());
+    let about = format!(
+        "Fills column {} of {} from column {} of {}. Made by shard_table_derive().",
+        shape.column(),
+        shape.shown(),
+        shape.value(),
+        shape.parent_shown()
+    );
+    vec![
+        ("schema", name(shape.schema())),
+        ("derive", word(names.derive())),
+        ("hold", word(names.hold())),
+        ("pass", word(names.pass())),
+        ("about", text(about)),
+        ("column", name(shape.column())),
+        ("value", name(shape.value())),
+        ("value_text", text(shape.value())),
+        ("parent_text", text(shape.parent_shown())),
+        ("hint", text("Run the statement in a transaction with that level.")),
+        ("only", sql(shape.only())),
+        ("parent", sql(&parent)),
+        ("child", sql(&table)),
+        ("is_unset", sql(shape.is_unset("NEW"))),
+        ("is_same", sql(shape.is_same("NEW", "OLD"))),
+        ("leads_there", sql(shape.joined("p", "NEW"))),
+        ("is_old", sql(shape.same_key("p", "OLD"))),
+        ("comes_here", sql(shape.joined("NEW", "c"))),
+    ]
+}
+
+/// Removes the triggers and functions, and the column unless it was there before.
+pub fn remove(
+    session: &mut Connection,
+    shape: &DerivedShape,
+    names: &DerivedNames,
+    keeps_column: bool,
+) -> Result<()> {
+    let (table, parent) = (shape.table(), shape.parent_table());
+    session.run("RESET ROLE")?;
+    for (on, trigger) in
+        [(&parent, names.pass_trigger()), (&parent, names.hold_trigger()), (&table, names.trigger())]
+    {
+        if has_trigger(session, on, &trigger)? {
+            let statement = format!("DROP TRIGGER IF EXISTS {trigger} ON {on}");
+            with_short_lock_once(session, TableLock::AccessExclusive, &statement, on)?;
+        }
+    }
+    as_owner(session, shape)?;
+    let schema = ident(shape.schema());
+    for function in [names.derive(), names.hold(), names.pass()] {
+        session.run(&format!("DROP FUNCTION IF EXISTS {schema}.{function}()"))?;
+    }
+    if keeps_column || shape.has_type.is_none() {
+        return Ok(());
+    }
+    let statement = format!("ALTER TABLE {table} DROP COLUMN IF EXISTS {}", ident(shape.column()));
+    with_short_lock_once(session, TableLock::AccessExclusive, &statement, &table)
+}
+
+/// Returns whether some row that leads somewhere has no value yet, and some row that leads nowhere has none.
+pub fn is_incomplete(session: &mut Connection, shape: &DerivedShape) -> Result<[bool; 2]> {
+    let (table, column) = (shape.table(), ident(shape.column()));
+    let joined = shape.joined("p", "t");
+    let query = format!(
+        "SELECT EXISTS (SELECT FROM {table} t WHERE t.{column} IS NULL AND EXISTS (SELECT FROM {} {} p WHERE {joined} AND p.{} IS NOT NULL)),
+                EXISTS (SELECT FROM {table} t WHERE t.{column} IS NULL)",
+        shape.only(),
+        shape.parent_table(),
+        ident(shape.value())
+    );
+    let row = session.run_unbounded(&query)?.rows.into_iter().next().unwrap_or_default();
+    let is = |at: usize| row.get(at).and_then(Option::as_deref) == Some("t");
+    Ok([is(0), is(1)])
+}
+
+/// Makes the column refuse NULL, without a long lock: the rows are checked for a constraint beside writers.
+pub fn refuse_null(session: &mut Connection, shape: &DerivedShape, names: &DerivedNames) -> Result<()> {
+    let (table, column, check) = (shape.table(), ident(shape.column()), names.check());
+    let query = "SELECT a.attnotnull, EXISTS (SELECT FROM pg_constraint k WHERE k.conrelid = a.attrelid AND k.conname = $3)
+                   FROM pg_attribute a WHERE a.attrelid = to_regclass($1) AND a.attname = $2 AND NOT a.attisdropped";
+    let answer = session.query(query, &[Some(&table), Some(shape.column()), Some(&check)])?;
+    let row = answer.rows.into_iter().next().unwrap_or_default();
+    let is = |at: usize| row.get(at).and_then(Option::as_deref) == Some("t");
+    let (refuses, is_checked) = (is(0), is(1));
+    if !refuses && !is_checked {
+        let statement =
+            format!("ALTER TABLE {table} ADD CONSTRAINT {check} CHECK ({column} IS NOT NULL) NOT VALID");
+        with_short_lock_once(session, TableLock::AccessExclusive, &statement, &table)?;
+    }
+    if !refuses {
+        session.run_unbounded(&format!("ALTER TABLE {table} VALIDATE CONSTRAINT {check}"))?;
+        let statement = format!(
+            "ALTER TABLE {table} ALTER COLUMN {column} SET NOT NULL; ALTER TABLE {table} DROP CONSTRAINT {check}"
+        );
+        return with_short_lock_once(session, TableLock::AccessExclusive, &statement, &table);
+    }
+    if is_checked {
+        let statement = format!("ALTER TABLE {table} DROP CONSTRAINT IF EXISTS {check}");
+        with_short_lock_once(session, TableLock::AccessExclusive, &statement, &table)?;
+    }
+    Ok(())
+}
+
+/// Makes an index that leads with the column, on each leaf, beside writers.
+pub fn index(
+    session: &mut Connection,
+    shape: &DerivedShape,
+    names: &DerivedNames,
+    leaves: &[String],
+) -> Result<()> {
+    let column = ident(shape.column());
+    for (number, leaf) in leaves.iter().enumerate() {
+        let index = format!("{}_{number}", names.index());
+        match state_of_index(session, shape, leaf, &index)?.as_str() {
+            "there" => continue,
+            "invalid" => {
+                let schema = ident(shape.schema());
+                session.run_unbounded(&format!("DROP INDEX CONCURRENTLY IF EXISTS {schema}.{index}"))?;
+            }
+            _ => {}
+        }
+        session.run_unbounded(&format!("CREATE INDEX CONCURRENTLY {index} ON {leaf} ({column})"))?;
+    }
+    if shape.is_partitioned() && state_of_index(session, shape, &shape.table(), "")? != "there" {
+        // It takes the leaves' indexes for its own, and builds none.
+        let table = shape.table();
+        let statement = format!("CREATE INDEX {} ON {table} ({column})", names.index());
+        with_short_lock_once(session, TableLock::ShareRowExclusive, &statement, &table)?;
+    }
+    Ok(())
+}
+
+/// Returns "there" if a valid index leads with the column, "invalid" if one of ours was not built to its end.
+fn state_of_index(
+    session: &mut Connection,
+    shape: &DerivedShape,
+    table: &str,
+    index: &str,
+) -> Result<String> {
+    let query = format!(
+        "SELECT coalesce(max(CASE WHEN i.indisvalid AND a.attname = {} THEN 'there' END),
+                         max(CASE WHEN NOT i.indisvalid AND c.relname = {} THEN 'invalid' END), 'none')
+           FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid
+           LEFT JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0]
+          WHERE i.indrelid = to_regclass({}) AND i.indpred IS NULL",
+        literal(shape.column()),
+        literal(index),
+        literal(table)
+    );
+    Ok(session.run(&query)?.scalar().unwrap_or_default().to_owned())
+}
