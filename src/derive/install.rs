@@ -4,10 +4,12 @@
 //! Invariant: once the triggers are there, every row that is inserted or led elsewhere has its value when it commits.
 //! `CREATE TRIGGER` waits for all writers of the table, so no earlier writer is left.
 
+use super::error;
 use super::shape::DerivedShape;
 use crate::agent::error::Result;
 use crate::agent::short_lock::{TableLock, with_short_lock_once};
 use crate::catalog::derived_column::DerivedColumn;
+use crate::error::Failure;
 use crate::remote::Connection;
 use crate::remote::quote::{ident, literal};
 use crate::remote::template::{TemplateValue, fill, name, sql, text, word};
@@ -222,6 +224,21 @@ pub fn is_incomplete(session: &mut Connection, shape: &DerivedShape) -> Result<[
     let row = session.run_unbounded(&query)?.rows.into_iter().next().unwrap_or_default();
     let is = |at: usize| row.get(at).and_then(Option::as_deref) == Some("t");
     Ok([is(0), is(1)])
+}
+
+/// Returns an error if some row has another value than the row that it leads to: the column was there before.
+pub fn differing(session: &mut Connection, shape: &DerivedShape) -> Result<Option<Failure>> {
+    let (column, value) = (ident(shape.column()), ident(shape.value()));
+    let query = format!(
+        "SELECT EXISTS (SELECT FROM {} t JOIN {} {} p ON {} WHERE t.{column} IS NOT NULL AND p.{value} IS NOT NULL
+                           AND NOT record_image_eq(ROW(t.{column}), ROW(p.{value})))",
+        shape.table(),
+        shape.only(),
+        shape.parent_table(),
+        shape.joined("p", "t")
+    );
+    let differs = session.run_unbounded(&query)?.is_true();
+    Ok(differs.then(|| error::differs(shape.column(), &shape.parent_shown(), shape.value())))
 }
 
 /// Makes the column refuse NULL, without a long lock: the rows are checked for a constraint beside writers.

@@ -111,7 +111,12 @@ impl OfJob {
             transaction(|| job::done(job.id));
             return Ok(Duration::ZERO);
         };
-        let place = self.place.take().unwrap_or_else(|| job.place.clone());
+        let mut place = self.place.take().unwrap_or_else(|| job.place.clone());
+        let is_gone = |key: &String| shards.iter().all(|shard| shard.shard_key != *key);
+        if place.shard_key.as_ref().is_some_and(is_gone) {
+            // The shard was dropped meanwhile. Each step can be repeated on the others.
+            place = start();
+        }
         let Some(shard) = next_shard(&shards, &place) else {
             transaction(|| {
                 if job.kind == JobKind::DeriveDrop {
@@ -206,6 +211,12 @@ fn next_shard<'a>(shards: &'a [Shard], place: &JobPlace) -> Option<&'a Shard> {
     }
 }
 
+/// Returns the place at which a job starts.
+fn start() -> JobPlace {
+    let step = DeriveStep::Begin.as_str().to_owned();
+    JobPlace { shard_key: None, step, position: String::new(), done: 0, total: None }
+}
+
 /// Returns the place behind a shard: the beginning of the next one.
 fn behind(shards: &[Shard], shard: &Shard) -> JobPlace {
     let at = shards.iter().position(|one| one.shard_key == shard.shard_key);
@@ -258,6 +269,9 @@ fn derive(at: &mut JobShard, names: &DerivedNames, place: &mut JobPlace) -> Resu
                 let waits_for = (std::mem::take(pass).filled() == 0)
                     .then(|| format!("rows of {} that transactions have locked", shape.shown()));
                 return Ok(Piece { is_recorded: true, waits_for });
+            }
+            if let Some(failure) = install::differing(session, shape)? {
+                return Err(failure.into());
             }
             if has_null || !shape.is_always_set() { DeriveStep::Index } else { DeriveStep::NotNull }
         }

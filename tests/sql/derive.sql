@@ -85,6 +85,20 @@ BEGIN ISOLATION LEVEL REPEATABLE READ;
 UPDATE shop.orders SET tenant = 'dawn' WHERE id = 2;
 ROLLBACK;
 
+-- A column that was there keeps its values only if they are right.
+ALTER TABLE shop.twice DROP CONSTRAINT twice_order_id_fkey1, ADD tenant text;
+INSERT INTO shop.twice VALUES (1, 1, 'acme'), (2, 1, 'other'), (3, 1, NULL);
+SELECT shard_table_derive('twice', 'tenant', '{order_id}') AS job \gset
+CALL wait_for_jobs();
+SELECT state, step, error, hint FROM shard_jobs() WHERE job_id = :job;
+UPDATE shop.twice SET tenant = NULL WHERE id = 2;
+SELECT shard_job_retry(:job);
+CALL wait_for_jobs();
+SELECT * FROM shop.twice ORDER BY id;
+SELECT shard_table_derive_drop('twice') > 0 AS asked;
+CALL wait_for_jobs();
+SELECT * FROM shop.twice WHERE id = 1;
+
 -- A shard that comes later gets the tables, and fills its own columns.
 CREATE SCHEMA later AUTHORIZATION derive_login;
 SELECT shard_add('later', namespace => 'later');

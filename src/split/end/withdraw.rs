@@ -11,7 +11,7 @@ use crate::agent::session::{self, Side};
 use crate::agent::state::epoch::Tenure;
 use crate::agent::state::side::{self, Installed, SideState};
 use crate::error::SqlState;
-use crate::remote::Connection;
+use crate::remote::{Connection, RemoteError};
 use crate::server::txn::try_transaction;
 use crate::split::cutover::recovery;
 use crate::split::injection_points::{self, reach};
@@ -49,14 +49,17 @@ pub fn run(tenure: &Tenure, version: i64) -> Result<()> {
 fn take_target(tenure: &Tenure) -> Result<(Option<Connection>, Option<String>)> {
     match session::with_connect_timeout(0, || tenure.take_if_there(Side::Target, "rollback")) {
         Ok(taken) => Ok((taken, None)),
-        Err(SplitError::Remote(error)) if error.is_transient() || error.is(NO_DATABASE) => {
-            Ok((None, Some(error.message)))
-        }
+        Err(SplitError::Remote(error)) if is_silent(&error) => Ok((None, Some(error.message))),
         Err(error) => Err(error),
     }
 }
 
-const NO_DATABASE: &str = "3D000";
+/// Whether there is no answer: no connection, a server that does not let anybody in, or one without the database. A
+/// target that answers with any other error is asked again.
+fn is_silent(error: &RemoteError) -> bool {
+    let code = error.sqlstate.as_ref().map(SqlState::as_str);
+    code.is_none_or(|code| code.starts_with("57P") || code == "3D000")
+}
 
 /// Ends the request: the decision stands.
 fn carried_out(tenure: &Tenure, shard: &str, what: &str) -> SplitError {
