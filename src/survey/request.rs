@@ -19,8 +19,8 @@ const SIMILAR: &str = include_str!("../../sql/survey/similar.sql");
 
 /// The time for rows of each table, and the least and the greatest for all of them, unless all rows are counted.
 const OF_A_TABLE: Duration = Duration::from_millis(5);
-const LEAST: Duration = Duration::from_millis(1500);
-const MOST: Duration = Duration::from_secs(6);
+const LEAST: Duration = Duration::from_secs(6);
+const MOST: Duration = Duration::from_secs(12);
 
 pub struct SurveyRequest<'a> {
     pub shard: &'a str,

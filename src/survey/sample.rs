@@ -20,9 +20,9 @@ const LEAST: f64 = 16.0;
 const MOST: f64 = 256.0;
 /// The number of tables that are locked and read at once.
 const TOGETHER: usize = 24;
-/// How long a lock is waited for, and a statement.
+/// How long a lock is waited for, and the time for a statement.
 const LOCK: Duration = Duration::from_millis(200);
-const STATEMENT: Duration = Duration::from_secs(1);
+const STATEMENT: Duration = Duration::from_secs(3);
 
 /// What was found in the rows.
 #[derive(Default)]
@@ -66,12 +66,13 @@ pub fn run(
     let queries = queries(database, tenancies, limits.exact, &mut samples);
     let together = if limits.exact { 1 } else { TOGETHER };
     let mut waiting: Vec<Vec<SampleQuery>> = queries.chunks(together).map(<[_]>::to_vec).rev().collect();
+    let mut patience = LOCK;
     while let Some(batch) = waiting.pop() {
         if limits.left().is_zero() {
             samples.late.extend(batch.iter().map(|query| query.table));
             continue;
         }
-        match look(session, database, &batch, limits) {
+        match look(session, database, &batch, limits, patience) {
             Ok(answers) => {
                 for (query, rows) in batch.into_iter().zip(&answers) {
                     let Some(table) = database.table(query.table) else { continue };
@@ -80,8 +81,9 @@ pub fn run(
                 }
             }
             Err(SplitError::Remote(error)) if error.sqlstate.is_none() => return Err(error.into()),
-            // One of them is in the way of the others.
+            // One of them is in the way of the others. A lock that somebody holds for long is not waited for again.
             Err(_) if batch.len() > 1 => {
+                patience = Duration::ZERO;
                 let (first, second) = batch.split_at(batch.len() / 2);
                 waiting.extend([second.to_vec(), first.to_vec()]);
             }
@@ -178,12 +180,13 @@ fn look(
     database: &SurveyedDatabase,
     batch: &[SampleQuery],
     limits: &SampleLimits<'_>,
+    patience: Duration,
 ) -> Result<Vec<Rows>, SplitError> {
     let numbers: BTreeSet<usize> = batch.iter().flat_map(|query| query.tables(database)).collect();
     let tables = numbers.iter().filter_map(|number| database.table(*number));
     let names: TableNames = tables.map(|table| (table.schema.clone(), table.name.clone())).collect();
     untrusted_code::refuse(session, &names, limits.trusted)?;
-    let locked = reading::begin(session, &names, LOCK)?;
+    let locked = reading::begin(session, &names, patience)?;
     let outcome = match untrusted_code::refuse(session, &names, limits.trusted) {
         Ok(()) if locked.closed.is_empty() => ask(session, database, batch, limits).map_err(SplitError::from),
         Ok(()) => Err(SplitError::Retry("a right that was revoked".to_owned())),
@@ -198,8 +201,9 @@ fn ask(
     batch: &[SampleQuery],
     limits: &SampleLimits<'_>,
 ) -> Result<Vec<Rows>, RemoteError> {
-    // Rows lead to others by unique indexes, in the order in which the joins are written.
-    session.run("SET LOCAL join_collapse_limit = 1")?;
+    // Rows lead to others by unique indexes, in the order in which the joins are written. Compiling a query that reads
+    // some pages takes longer than the query.
+    session.run("SET LOCAL join_collapse_limit = 1; SET LOCAL jit = off")?;
     let mut answers = Vec::new();
     for query in batch {
         let limit = limits.of_statement();
