@@ -18,6 +18,7 @@ pub mod reference_ended;
 pub mod scope;
 pub mod side;
 
+use crate::agent::error::{Result, SplitError};
 use crate::remote::result::Rows;
 use crate::remote::{Connection, RemoteError};
 
@@ -28,36 +29,36 @@ pub(super) const MANY: usize = 20_000;
 
 /// Refuses an implausible number of rows: each takes little memory, but a hostile shard could send so many that this
 /// server's memory is exhausted.
-fn require_few(connection: &Connection, count: usize) -> Result<(), RemoteError> {
+fn require_few(connection: &Connection, count: usize) -> Result<()> {
     if count <= MANY {
         return Ok(());
     }
     let text = format!("more than {MANY}");
-    Err(RemoteError::no_number(connection.shard(), "the number of splits", &text))
+    Err(RemoteError::no_number(connection.shard(), "the number of splits", &text).into())
 }
 
 /// Returns the answer to a query for one of these tables, or no rows if there is no such table. The schema is dropped
 /// with the last split, redirect and list, which another session may do just now.
-pub fn ask(
-    connection: &mut Connection,
-    table: &str,
-    query: &str,
-    values: &[Option<&str>],
-) -> Result<Rows, RemoteError> {
+pub fn ask(connection: &mut Connection, table: &str, query: &str, values: &[Option<&str>]) -> Result<Rows> {
     if has(connection, table)? { or_gone(connection, query, values) } else { Ok(Rows::default()) }
 }
 
-/// Returns the answer to a query for a table that was there a moment ago, or no rows if it is gone. In a transaction,
-/// which has failed then, that is an error.
-fn or_gone(connection: &mut Connection, query: &str, values: &[Option<&str>]) -> Result<Rows, RemoteError> {
+/// Returns the answer to a query for a table that was there a moment ago, or no rows if it is gone. A transaction has
+/// failed then, and is tried again.
+fn or_gone(connection: &mut Connection, query: &str, values: &[Option<&str>]) -> Result<Rows> {
     match connection.query(query, values) {
-        Err(error) if is_gone(&error) && !connection.is_in_transaction() => Ok(Rows::default()),
-        answer => answer,
+        Err(error) if !is_gone(&error) => Err(error.into()),
+        Err(error) if connection.is_in_transaction() => Err(SplitError::Retry(format!(
+            "tables on shard \"{}\" that another session has just removed",
+            error.shard
+        ))),
+        Err(_) => Ok(Rows::default()),
+        Ok(rows) => Ok(rows),
     }
 }
 
 /// Whether the database has one of these tables. A caller may find it gone a moment later: see `ask`.
-pub fn has(connection: &mut Connection, table: &str) -> Result<bool, RemoteError> {
+pub fn has(connection: &mut Connection, table: &str) -> std::result::Result<bool, RemoteError> {
     let name = format!("shardmaster_agent.{table}");
     Ok(connection.query("SELECT to_regclass($1)", &[Some(&name)])?.scalar().is_some())
 }
@@ -68,7 +69,7 @@ pub fn is_gone(error: &RemoteError) -> bool {
 }
 
 /// Drops the tables of one kind and split.
-fn drop_tables(connection: &mut Connection, prefix: &str) -> Result<(), RemoteError> {
+fn drop_tables(connection: &mut Connection, prefix: &str) -> std::result::Result<(), RemoteError> {
     let rows = connection.query(
         "SELECT relname FROM pg_class
           WHERE relnamespace = 'shardmaster_agent'::regnamespace AND relkind = 'r' AND starts_with(relname, $1)",
