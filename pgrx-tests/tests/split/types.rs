@@ -105,7 +105,10 @@ fn only_functions_of_the_row_are_computed() {
     let table = "CREATE TABLE items (tenant text, id int, val text, PRIMARY KEY (tenant, id))";
     for server in &cluster.servers {
         let mut owner = server.superuser(DATABASE).unwrap();
-        owner.batch_execute(&format!("SET ROLE {OWNER}; {table}")).unwrap();
+        // Before PostgreSQL 15 everybody may create objects there.
+        owner
+            .batch_execute(&format!("REVOKE CREATE ON SCHEMA public FROM PUBLIC; SET ROLE {OWNER}; {table}"))
+            .unwrap();
     }
     let mut owner = cluster.servers[0].superuser(DATABASE).unwrap();
     owner
