@@ -6,6 +6,9 @@ pub const SIZE: i64 = 1 << 40;
 /// every second number above it.
 pub const BELOW: i64 = 1 << 53;
 
+/// Blocks for columns of type integer, which have no room for others: there are 31 of them.
+pub const NARROW: Blocks = Blocks { size: 1 << 26, below: 1 << 31 };
+
 /// The numbers that one shard alone gives out: from `first` to `last`, both included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Block {
@@ -22,6 +25,21 @@ pub struct Blocks {
 }
 
 impl Blocks {
+    /// Returns these blocks, or narrow ones if a column holds numbers up to `holds` alone.
+    pub fn fit_for(self, holds: i64) -> Blocks {
+        let is_narrow = (NARROW.below - 1..self.size).contains(&holds);
+        if is_narrow { NARROW } else { self }
+    }
+
+    /// Whether a block is one of these.
+    pub fn has(self, [first, last]: [i64; 2]) -> bool {
+        last < self.below && last - first == self.size - 1
+    }
+
+    pub fn is_narrow(self) -> bool {
+        self.below == NARROW.below
+    }
+
     /// Returns the next block after the drawn numbers, with half a block left for sessions that draw meanwhile, and
     /// after the last block that was given out. Returns None if there is no block below the bound.
     pub fn next(self, drawn: i64, given: i64) -> Option<Block> {
@@ -90,6 +108,19 @@ mod tests {
         assert_eq!(block.of_sequence(500, 1), None);
         assert_eq!(block.of_sequence(i64::MAX, i64::MIN), None);
         assert_eq!(block.of_sequence(-1, 1), None);
+    }
+
+    #[test]
+    fn a_column_of_integers_gets_narrow_blocks() {
+        let narrow = BLOCKS.fit_for(i32::MAX.into());
+        assert!(narrow.is_narrow() && !BLOCKS.fit_for(i64::MAX).is_narrow());
+        assert!(!BLOCKS.fit_for(i16::MAX.into()).is_narrow());
+        // Somebody has named blocks that an integer has room for.
+        assert!(!Blocks { size: 1000, below: 1 << 20 }.fit_for(i32::MAX.into()).is_narrow());
+        assert_eq!(narrow.next(5_000_000, 0), Some(Block { first: 1 << 26, last: (2 << 26) - 1 }));
+        assert_eq!(narrow.next(0, (31 << 26) - 1).unwrap().last, i64::from(i32::MAX));
+        assert_eq!(narrow.next(0, i32::MAX.into()), None);
+        assert!(NARROW.has([1 << 26, (2 << 26) - 1]) && !NARROW.has([1 << 40, (2 << 40) - 1]));
     }
 
     proptest! {

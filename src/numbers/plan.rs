@@ -1,6 +1,6 @@
 //! Decides which sequences of which shards get a block, and which block, before anything changes.
 
-use super::block::{Block, Blocks};
+use super::block::{Block, Blocks, NARROW};
 use crate::catalog::number_block::GivenBlock;
 use crate::error::{Failure, SqlState};
 use crate::numbers::introspect::{OnShard, ShardSequence};
@@ -36,9 +36,9 @@ pub fn make(shards: &[OnShard], known: &[GivenBlock], blocks: Blocks) -> SpreadP
         .enumerate()
         .map(|(at, shard)| standings(shards, at, shard, known, &mut plan.given))
         .collect();
-    // The last number comes from the catalog, and from the shards if the catalog lacks some blocks.
-    let mut last = last_of(known).max(last_of(&plan.given));
-    let drawn = drawn(shards);
+    // The last numbers come from the catalog, and from the shards if the catalog lacks some blocks.
+    let mut wide = BlockEnd::of(blocks, shards, known, &plan.given);
+    let mut narrow = BlockEnd::of(NARROW, shards, known, &plan.given);
     for (shard, standings) in shards.iter().zip(standings) {
         let mut taken: Vec<TakenBlock<'_>> = Vec::new();
         let mut outcomes = Vec::new();
@@ -49,16 +49,20 @@ pub fn make(shards: &[OnShard], known: &[GivenBlock], blocks: Blocks) -> SpreadP
                 NumberStanding::ApartForNow(why) => SpreadOutcome::KeepsForNow(why),
                 NumberStanding::Open => {
                     let origin = NumberOrigin::of(sequence, shard, known);
-                    let shared = taken.iter_mut().find(|taken| taken.may_have(sequence, origin));
-                    let next =
-                        shared.as_ref().map_or_else(|| blocks.next(drawn, last), |taken| Some(taken.block));
+                    let blocks = blocks.fit_for(sequence.holds);
+                    let end = if blocks.is_narrow() { &mut narrow } else { &mut wide };
+                    let shared = taken.iter_mut().find(|taken| {
+                        taken.is_narrow == blocks.is_narrow() && taken.may_have(sequence, origin)
+                    });
+                    let next = shared.as_ref().map_or_else(|| end.next(), |taken| Some(taken.block));
                     match (fit(shard, sequence, next, blocks), next) {
                         (Ok(range), Some(block)) => {
                             match shared {
                                 Some(taken) => taken.by.push((sequence, origin)),
                                 None => {
-                                    last = block.last;
-                                    taken.push(TakenBlock { block, by: vec![(sequence, origin)] });
+                                    end.last = block.last;
+                                    let (is_narrow, by) = (blocks.is_narrow(), vec![(sequence, origin)]);
+                                    taken.push(TakenBlock { block, is_narrow, by });
                                 }
                             }
                             SpreadOutcome::Gets(range)
@@ -85,6 +89,7 @@ pub fn make(shards: &[OnShard], known: &[GivenBlock], blocks: Blocks) -> SpreadP
 /// A block for sequences of one shard, and these sequences.
 struct TakenBlock<'a> {
     block: Block,
+    is_narrow: bool,
     by: Vec<(&'a ShardSequence, NumberOrigin)>,
 }
 
@@ -139,16 +144,30 @@ pub fn next(shards: &[OnShard], known: &[GivenBlock], blocks: Blocks) -> Option<
     for (at, shard) in shards.iter().enumerate() {
         standings(shards, at, shard, known, &mut found);
     }
-    blocks.next(drawn(shards), last_of(&found))
+    BlockEnd::of(blocks, shards, &found, &[]).next()
 }
 
-/// Returns the greatest number that is drawn or in rows.
-fn drawn(shards: &[OnShard]) -> i64 {
-    shards.iter().flat_map(|shard| &shard.sequences).map(used).max().unwrap_or(0)
+/// Where the blocks end that are given out, or in use.
+struct BlockEnd {
+    blocks: Blocks,
+    /// The greatest number that is drawn or in rows.
+    drawn: i64,
+    /// The last number of the last block.
+    last: i64,
 }
 
-fn last_of(given: &[GivenBlock]) -> i64 {
-    given.iter().map(|given| given.range[1]).max().unwrap_or(0)
+impl BlockEnd {
+    /// Narrow blocks lie before all numbers that columns of type integer do not hold.
+    fn of(blocks: Blocks, shards: &[OnShard], known: &[GivenBlock], given: &[GivenBlock]) -> BlockEnd {
+        let counts = |number: &i64| !blocks.is_narrow() || *number < blocks.below;
+        let drawn = shards.iter().flat_map(|shard| &shard.sequences).map(used).filter(counts);
+        let last = known.iter().chain(given).map(|given| given.range[1]).filter(counts);
+        BlockEnd { blocks, drawn: drawn.max().unwrap_or(0), last: last.max().unwrap_or(0) }
+    }
+
+    fn next(&self) -> Option<Block> {
+        self.blocks.next(self.drawn, self.last)
+    }
 }
 
 /// Returns the standings of one shard's sequences; ranges that are found but not recorded are added to `given`.
@@ -316,21 +335,23 @@ fn fit(
         let text = format!("fills {narrow}, which may refuse numbers of a block");
         return Err(problem(state, text, hint.into()));
     }
+    let too_small = || {
+        let column = sequence.columns.first().map_or_else(String::new, |(_, column)| column.clone());
+        let hint = format!(
+            "Make it bigint on each shard, with all columns that refer to it: ALTER TABLE .. ALTER {column} TYPE bigint. Or give each shard's sequence a remainder: INCREMENT BY the greatest number of shards there will ever be."
+        );
+        problem(state, format!("fills {}, which is too small for blocks", sequence.held_by), hint)
+    };
     let Some(block) = block else {
+        if blocks.is_narrow() {
+            return Err(too_small());
+        }
         let hint = "If no client uses them as floating-point numbers, raise the bound: below => 9223372036854775807. Or use smaller blocks: block => 1000000000.";
         let text = format!("has no block left below {}: a greater number is in use", blocks.below);
         return Err(problem(state, text, hint.into()));
     };
     if sequence.holds < block.last {
-        let column = sequence.columns.first().map_or_else(String::new, |(_, column)| column.clone());
-        let hint = format!(
-            "Make it bigint on each shard, with all columns that refer to it: ALTER TABLE .. ALTER {column} TYPE bigint. Or give each shard's sequence a remainder: INCREMENT BY the greatest number of shards there will ever be."
-        );
-        return Err(problem(
-            state,
-            format!("fills {}, which is too small for blocks", sequence.held_by),
-            hint,
-        ));
+        return Err(too_small());
     }
     block.of_sequence(sequence.numbers.increment, sequence.numbers.like()).ok_or_else(|| {
         let hint = "Use larger blocks, which hold many of its steps: block => 1000000000000.".to_owned();

@@ -4,7 +4,7 @@
 //! of them: blocks come after all numbers of every shard, so a sequence with a block is apart from one that has none
 //! yet, and the next call recognizes this.
 
-use super::block::{BELOW, Block, Blocks, SIZE};
+use super::block::{BELOW, Block, Blocks, NARROW, SIZE};
 use super::error;
 use super::plan::{self, SpreadOutcome, SpreadPlan};
 use super::rows;
@@ -17,6 +17,7 @@ use crate::numbers::introspect::{OnShard, ShardSequence, look};
 use crate::remote::Connection;
 use crate::remote::quote::literal;
 use crate::server::retry::Attempt;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 pub struct Spread<'a> {
@@ -72,22 +73,25 @@ fn look_at_all(keyspace: &str, deadline: Instant) -> Result<Vec<OnShard>, Failur
     Ok(shards)
 }
 
-/// Reserves blocks for sequences that are about to be created on a shard, as large as the last one; with `dry_run`,
-/// they are not recorded.
+/// Reserves blocks for sequences that are about to be created on a shard, one like each block of another shard; with
+/// `dry_run`, they are not recorded. `like` are the first numbers of those, and the result has them, too.
 pub fn reserve(
     keyspace: &str,
     shard_key: &str,
-    count: usize,
+    like: &BTreeSet<i64>,
     timeout: Duration,
     dry_run: bool,
-) -> Result<Vec<Block>, Failure> {
+) -> Result<BTreeMap<i64, Block>, Failure> {
     let shards = look_at_all(keyspace, Instant::now() + timeout)?;
     let mut known = number_block::all();
-    let size = known.last().map_or(SIZE, |given| given.range[1] - given.range[0] + 1);
+    let is_wide = |given: &&GivenBlock| !NARROW.has(given.range);
+    let size = known.iter().rfind(is_wide).map_or(SIZE, |given| given.range[1] - given.range[0] + 1);
     let is_beyond = known.iter().any(|given| given.range[1] >= BELOW);
-    let blocks = Blocks { size, below: if is_beyond { i64::MAX } else { BELOW } };
-    let mut made = Vec::new();
-    for _ in 0..count {
+    let wide = Blocks { size, below: if is_beyond { i64::MAX } else { BELOW } };
+    let mut made = BTreeMap::new();
+    for first in like {
+        let of = known.iter().find(|given| given.range[0] == *first);
+        let blocks = if of.is_some_and(|given| NARROW.has(given.range)) { NARROW } else { wide };
         let block =
             plan::next(&shards, &known, blocks).ok_or_else(|| error::no_block(keyspace, blocks.below))?;
         let given = GivenBlock { shard_key: shard_key.to_owned(), range: block.range() };
@@ -95,7 +99,7 @@ pub fn reserve(
             number_block::insert(keyspace, &given);
         }
         known.push(given);
-        made.push(block);
+        made.insert(*first, block);
     }
     Ok(made)
 }

@@ -84,10 +84,9 @@ impl SchemaCopy<'_> {
         if wanted.is_empty() {
             return Ok(());
         }
-        let made = Caller::as_owner(|_| {
-            spread::reserve(self.keyspace, self.to, wanted.len(), self.timeout, self.dry_run)
+        let blocks: BTreeMap<i64, Block> = Caller::as_owner(|_| {
+            spread::reserve(self.keyspace, self.to, &wanted, self.timeout, self.dry_run)
         })?;
-        let blocks: BTreeMap<i64, Block> = wanted.into_iter().zip(made).collect();
         for step in plan.together.iter_mut().chain(&mut plan.late).chain(&mut plan.after) {
             step.statement = blocks::fill(&step.statement, &blocks);
         }
