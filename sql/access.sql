@@ -20,14 +20,14 @@ LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
         ('monitor', '{shard_status, shard_report, shard_topology, shard_capacity, shard_tenant_usage, shard_guards, shard_trusted_owners, shard_credentials,
                       shard_split_metrics, shard_splits, shard_split_tables, shard_split_keys, shard_split_events, shard_split_points,
                       shard_split_lifecycle, shard_split_diagnose, shard_split_to_call, shard_schema_diff, shard_split_wait, shard_routing_history,
-                      shard_sequences, shard_lookups, shard_lookup_conflicts, shard_reference_tables, shard_reference_wait, shard_jobs}'),
+                      shard_sequences, shard_lookups, shard_lookup_conflicts, shard_reference_tables, shard_reference_wait, shard_jobs, shard_job_wait}'),
         -- Splits and assignments.
-        ('operator', '{shard_check, shard_survey, shard_credential_hold, shard_credential_release, shard_execute, shard_execute_resume, shard_execute_abandon, shard_executions,
+        ('operator', '{shard_check, shard_survey, shard_survey_sql, shard_survey_report, shard_credential_hold, shard_credential_release, shard_execute, shard_execute_resume, shard_execute_abandon, shard_executions,
                        execution_begin, execution_take, execution_step, shard_schema_copy, shard_sequences_spread, shard_import, shard_split_plan, shard_split_plan_range, shard_split_plan_all, shard_split_map, shard_split_accept, shard_split_check,
                        shard_split_start_dual_write, shard_split_run_backfill, shard_split_replay_tail,
                        shard_split_cutover, shard_split_rehearse, shard_split_rollback, shard_split_reverse, shard_split_finish, shard_split_auto_finish, shard_split_settle_for, shard_split_switch_reads, shard_split_pause,
                        shard_split_resume, shard_split_run, shard_move, split_run, split_to, split_compare, split_compared, split_compare_all, split_next_call, split_wait_for_change, split_line, split_account, split_in_vain, split_start_dual_write, split_run_backfill,
-                       split_replay_tail, split_cutover, split_finish, split_rollback, split_resume, execute_resume, assign_many, unassigned, misplaced_runs,
+                       split_replay_tail, split_cutover, split_finish, split_rollback, split_resume, execute_resume, assign_many, assign_found, unassigned, misplaced_runs,
                        shard_split_verify, shard_split_verification, shard_split_repair,
                        shard_split_redirect_drop, shard_guard_drop, shard_guard_install, shard_guard_remove, guard_begin, guard_step, shard_assign, shard_assign_many, shard_assign_keys, shard_assign_found, shard_assign_bucket, shard_assign_range,
                        shard_unassign, shard_join_ranges, shard_range_midpoint, shard_routing_rollback,
@@ -35,7 +35,9 @@ LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
                        shard_misplaced_move, shard_misplaced_delete, shard_misplaced_abandon, shard_misplaced_runs, misplaced_begin, misplaced_step}'),
         -- Topology, keyspaces, and what a lost master has left.
         ('admin', '{shard_add, shard_add_many, shard_set_endpoint, shard_credential_set, shard_credential_drop, shard_keychain_rotate, shard_drop, shard_set_status, shard_set_capacity, shard_set_service,
-                    shard_keyspace_add, shard_keyspace_drop, shard_table_add, shard_table_drop, shard_table_derive, shard_table_derive_drop, shard_job_pause, shard_job_retry, shard_sequence_add, shard_sequence_drop,
+                    shard_keyspace_add, shard_keyspace_drop, shard_table_add, shard_table_drop, shard_table_derive, shard_table_derive_drop, shard_table_identify, shard_job_pause, shard_job_retry, shard_sequence_add, shard_sequence_drop, shard_adopt_database,
+                    adoption_steps, adoption_job, adoption_take, job_line, open_jobs, wait_for_job, check_of_a_tenant, table_add, table_derive, table_identify, job_retry, sequences_spread,
+                    schema_copy, reference_wait, split_plan, split_check,
                     shard_adopt, shard_cleanup, shard_trust_owner, shard_distrust_owner}')
       ) l (level, routines)
 $$;

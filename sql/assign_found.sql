@@ -2,8 +2,7 @@
 SET LOCAL search_path = pg_catalog, pg_temp;
 
 -- As whoever calls it: shards are asked as his login, and what he may not assign he does not.
-CREATE FUNCTION @extschema@.shard_assign_found(keyspace text DEFAULT 'default', shards text[] DEFAULT NULL,
-                                               timeout interval DEFAULT '10 min', reason text DEFAULT 'its rows were found there')
+CREATE FUNCTION shardmaster.assign_found(keyspace text, shards text[], timeout interval, reason text)
 RETURNS TABLE (found_on text[], keys bigint, assigned boolean, example text, problem text)
 LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
@@ -61,6 +60,14 @@ BEGIN
         END LOOP;
     END LOOP;
 END $$;
+COMMENT ON FUNCTION shardmaster.assign_found(text, text[], interval, text) IS 'internal: shard_assign_found()';
+
+CREATE FUNCTION @extschema@.shard_assign_found(keyspace text DEFAULT 'default', shards text[] DEFAULT NULL,
+                                               timeout interval DEFAULT '10 min', reason text DEFAULT 'its rows were found there')
+RETURNS TABLE (found_on text[], keys bigint, assigned boolean, example text, problem text)
+LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT f.found_on, f.keys, f.assigned, f.example, f.problem FROM shardmaster.assign_found($1, $2, $3, $4) f
+$$;
 COMMENT ON FUNCTION @extschema@.shard_assign_found(text, text[], interval, text) IS
 'assigns each unassigned key of a directory keyspace to the shard that has its rows (see shard_unassigned), ten thousand keys in a routing version. A key with rows on several shards, rows without a key, and a key that cannot be assigned each get a row with the reason instead. No row moves. Example: SELECT * FROM shard_assign_found(''default''). Errors as of shard_unassigned';
 

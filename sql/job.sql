@@ -4,7 +4,7 @@ SET LOCAL search_path = pg_catalog, pg_temp;
 -- Long work on the shards, which one worker does, a piece at a time.
 CREATE TABLE shardmaster.job (
     id          bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    kind        text NOT NULL CHECK (kind IN ('derive', 'derive_drop')),
+    kind        text NOT NULL CHECK (kind IN ('derive', 'derive_drop', 'identify')),
     keyspace    text NOT NULL,
     object      text NOT NULL,
     state       text NOT NULL DEFAULT 'running' CHECK (state IN ('running', 'paused', 'failed', 'done')),
@@ -24,7 +24,7 @@ CREATE TABLE shardmaster.job (
 );
 CREATE INDEX job_open ON shardmaster.job (id) WHERE state IN ('running', 'paused', 'failed');
 COMMENT ON TABLE shardmaster.job IS 'long work on the shards; see shard_jobs()';
-COMMENT ON COLUMN shardmaster.job.kind IS 'what is done: derive fills a derived column, derive_drop removes it';
+COMMENT ON COLUMN shardmaster.job.kind IS 'what is done: derive fills a derived column, derive_drop removes it, identify gives the table a primary key';
 COMMENT ON COLUMN shardmaster.job.keyspace IS 'the keyspace of the table';
 COMMENT ON COLUMN shardmaster.job.object IS 'the table that it is done to';
 COMMENT ON COLUMN shardmaster.job.state IS 'running: the worker goes on; paused: an operator holds it back; failed: it needs an operator; done';

@@ -65,4 +65,49 @@ STABLE SECURITY DEFINER PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 LANGUAGE c AS 'MODULE_PATHNAME', 'shard_misplaced_runs_wrapper';
 COMMENT ON FUNCTION shardmaster.misplaced_runs(bigint) IS 'internal: shard_misplaced_runs()';
 
+CREATE FUNCTION shardmaster.table_add(table_name text, shard_by text, keyspace text, key_type regtype, policy text, origin text) RETURNS void
+VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+LANGUAGE c AS 'MODULE_PATHNAME', 'shard_table_add_wrapper';
+COMMENT ON FUNCTION shardmaster.table_add(text, text, text, regtype, text, text) IS 'internal: shard_table_add()';
+
+CREATE FUNCTION shardmaster.table_derive(table_name text, column_name text, through text[], value_column text, keyspace text, timeout interval) RETURNS bigint
+VOLATILE SECURITY DEFINER PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+LANGUAGE c AS 'MODULE_PATHNAME', 'shard_table_derive_wrapper';
+COMMENT ON FUNCTION shardmaster.table_derive(text, text, text[], text, text, interval) IS 'internal: shard_table_derive()';
+
+CREATE FUNCTION shardmaster.table_identify(table_name text, keyspace text, timeout interval) RETURNS bigint
+VOLATILE SECURITY DEFINER PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+LANGUAGE c AS 'MODULE_PATHNAME', 'shard_table_identify_wrapper';
+COMMENT ON FUNCTION shardmaster.table_identify(text, text, interval) IS 'internal: shard_table_identify()';
+
+CREATE FUNCTION shardmaster.job_retry(job_id bigint) RETURNS void
+VOLATILE SECURITY DEFINER PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+LANGUAGE c AS 'MODULE_PATHNAME', 'shard_job_retry_wrapper';
+COMMENT ON FUNCTION shardmaster.job_retry(bigint) IS 'internal: shard_job_retry()';
+
+CREATE FUNCTION shardmaster.sequences_spread(keyspace text, block bigint, below bigint, dry_run boolean, timeout interval) RETURNS TABLE (shard text, sequence text, first bigint, last bigint, outcome text)
+VOLATILE SECURITY DEFINER PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+LANGUAGE c AS 'MODULE_PATHNAME', 'shard_sequences_spread_wrapper';
+COMMENT ON FUNCTION shardmaster.sequences_spread(text, bigint, bigint, boolean, interval) IS 'internal: shard_sequences_spread()';
+
+CREATE FUNCTION shardmaster.schema_copy("from" text, "to" text, keyspace text, also text[], secondary boolean, rights boolean, dry_run boolean, timeout interval) RETURNS TABLE (kind text, object text, statement text)
+VOLATILE PARALLEL UNSAFE
+LANGUAGE c AS 'MODULE_PATHNAME', 'shard_schema_copy_wrapper';
+COMMENT ON FUNCTION shardmaster.schema_copy(text, text, text, text[], boolean, boolean, boolean, interval) IS 'internal: shard_schema_copy()';
+
+CREATE FUNCTION shardmaster.reference_wait(keyspace text, timeout interval) RETURNS void
+VOLATILE SECURITY DEFINER PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+LANGUAGE c AS 'MODULE_PATHNAME', 'shard_reference_wait_wrapper';
+COMMENT ON FUNCTION shardmaster.reference_wait(text, interval) IS 'internal: shard_reference_wait()';
+
+CREATE FUNCTION shardmaster.split_plan(source text, target text, tenants text[], description text, keyspace text) RETURNS bigint
+VOLATILE SECURITY DEFINER PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+LANGUAGE c AS 'MODULE_PATHNAME', 'shard_split_plan_wrapper';
+COMMENT ON FUNCTION shardmaster.split_plan(text, text, text[], text, text) IS 'internal: shard_split_plan()';
+
+CREATE FUNCTION shardmaster.split_check(split_id bigint, with_ok boolean) RETURNS SETOF shardmaster.split_check_row
+VOLATILE SECURITY DEFINER PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+LANGUAGE c AS 'MODULE_PATHNAME', 'shard_split_check_wrapper';
+COMMENT ON FUNCTION shardmaster.split_check(bigint, boolean) IS 'internal: shard_split_check()';
+
 SET LOCAL search_path = @extschema@, pg_temp;

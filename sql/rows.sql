@@ -77,4 +77,9 @@ CREATE TYPE shardmaster.survey_row AS (
     table_name text, rows bigint, bytes bigint, tenant_by text, path text[], finding text, call text);
 COMMENT ON TYPE shardmaster.survey_row IS 'the columns of shard_survey()';
 
+CREATE TYPE shardmaster.adoption_step AS (
+    kind text, table_name text, column_name text, through text[], value_column text, also text[], policy text, key_type text, call text,
+    undo text, why text);
+COMMENT ON TYPE shardmaster.adoption_step IS 'a step of shard_adopt_database()';
+
 SET LOCAL search_path = @extschema@, pg_temp;

@@ -303,8 +303,7 @@ BEGIN
     CALL shardmaster.execute_resume(execution_id, retry, timeout);
 END $$;
 
-CREATE OR REPLACE FUNCTION @extschema@.shard_assign_found(keyspace text DEFAULT 'default', shards text[] DEFAULT NULL,
-                                               timeout interval DEFAULT '10 min', reason text DEFAULT 'its rows were found there')
+CREATE FUNCTION shardmaster.assign_found(keyspace text, shards text[], timeout interval, reason text)
 RETURNS TABLE (found_on text[], keys bigint, assigned boolean, example text, problem text)
 LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
@@ -362,6 +361,14 @@ BEGIN
         END LOOP;
     END LOOP;
 END $$;
+COMMENT ON FUNCTION shardmaster.assign_found(text, text[], interval, text) IS 'internal: shard_assign_found()';
+
+CREATE OR REPLACE FUNCTION @extschema@.shard_assign_found(keyspace text DEFAULT 'default', shards text[] DEFAULT NULL,
+                                               timeout interval DEFAULT '10 min', reason text DEFAULT 'its rows were found there')
+RETURNS TABLE (found_on text[], keys bigint, assigned boolean, example text, problem text)
+LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT f.found_on, f.keys, f.assigned, f.example, f.problem FROM shardmaster.assign_found($1, $2, $3, $4) f
+$$;
 
 CREATE OR REPLACE PROCEDURE @extschema@.shard_misplaced_move(
     shard text, keys text[], keyspace text DEFAULT 'default', tables text[] DEFAULT NULL,
@@ -643,14 +650,14 @@ LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
         ('monitor', '{shard_status, shard_report, shard_topology, shard_capacity, shard_tenant_usage, shard_guards, shard_trusted_owners, shard_credentials,
                       shard_split_metrics, shard_splits, shard_split_tables, shard_split_keys, shard_split_events, shard_split_points,
                       shard_split_lifecycle, shard_split_diagnose, shard_split_to_call, shard_schema_diff, shard_split_wait, shard_routing_history,
-                      shard_sequences, shard_lookups, shard_lookup_conflicts, shard_reference_tables, shard_reference_wait, shard_jobs}'),
+                      shard_sequences, shard_lookups, shard_lookup_conflicts, shard_reference_tables, shard_reference_wait, shard_jobs, shard_job_wait}'),
         -- Splits and assignments.
-        ('operator', '{shard_check, shard_survey, shard_credential_hold, shard_credential_release, shard_execute, shard_execute_resume, shard_execute_abandon, shard_executions,
+        ('operator', '{shard_check, shard_survey, shard_survey_sql, shard_survey_report, shard_credential_hold, shard_credential_release, shard_execute, shard_execute_resume, shard_execute_abandon, shard_executions,
                        execution_begin, execution_take, execution_step, shard_schema_copy, shard_sequences_spread, shard_import, shard_split_plan, shard_split_plan_range, shard_split_plan_all, shard_split_map, shard_split_accept, shard_split_check,
                        shard_split_start_dual_write, shard_split_run_backfill, shard_split_replay_tail,
                        shard_split_cutover, shard_split_rehearse, shard_split_rollback, shard_split_reverse, shard_split_finish, shard_split_auto_finish, shard_split_settle_for, shard_split_switch_reads, shard_split_pause,
                        shard_split_resume, shard_split_run, shard_move, split_run, split_to, split_compare, split_compared, split_compare_all, split_next_call, split_wait_for_change, split_line, split_account, split_in_vain, split_start_dual_write, split_run_backfill,
-                       split_replay_tail, split_cutover, split_finish, split_rollback, split_resume, execute_resume, assign_many, unassigned, misplaced_runs,
+                       split_replay_tail, split_cutover, split_finish, split_rollback, split_resume, execute_resume, assign_many, assign_found, unassigned, misplaced_runs,
                        shard_split_verify, shard_split_verification, shard_split_repair,
                        shard_split_redirect_drop, shard_guard_drop, shard_guard_install, shard_guard_remove, guard_begin, guard_step, shard_assign, shard_assign_many, shard_assign_keys, shard_assign_found, shard_assign_bucket, shard_assign_range,
                        shard_unassign, shard_join_ranges, shard_range_midpoint, shard_routing_rollback,
@@ -658,7 +665,9 @@ LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
                        shard_misplaced_move, shard_misplaced_delete, shard_misplaced_abandon, shard_misplaced_runs, misplaced_begin, misplaced_step}'),
         -- Topology, keyspaces, and what a lost master has left.
         ('admin', '{shard_add, shard_add_many, shard_set_endpoint, shard_credential_set, shard_credential_drop, shard_keychain_rotate, shard_drop, shard_set_status, shard_set_capacity, shard_set_service,
-                    shard_keyspace_add, shard_keyspace_drop, shard_table_add, shard_table_drop, shard_table_derive, shard_table_derive_drop, shard_job_pause, shard_job_retry, shard_sequence_add, shard_sequence_drop,
+                    shard_keyspace_add, shard_keyspace_drop, shard_table_add, shard_table_drop, shard_table_derive, shard_table_derive_drop, shard_table_identify, shard_job_pause, shard_job_retry, shard_sequence_add, shard_sequence_drop, shard_adopt_database,
+                    adoption_steps, adoption_job, adoption_take, job_line, open_jobs, wait_for_job, check_of_a_tenant, table_add, table_derive, table_identify, job_retry, sequences_spread,
+                    schema_copy, reference_wait, split_plan, split_check,
                     shard_adopt, shard_cleanup, shard_trust_owner, shard_distrust_owner}')
       ) l (level, routines)
 $$;
@@ -1787,6 +1796,11 @@ CREATE TYPE shardmaster.survey_row AS (
     table_name text, rows bigint, bytes bigint, tenant_by text, path text[], finding text, call text);
 COMMENT ON TYPE shardmaster.survey_row IS 'the columns of shard_survey()';
 
+CREATE TYPE shardmaster.adoption_step AS (
+    kind text, table_name text, column_name text, through text[], value_column text, also text[], policy text, key_type text, call text,
+    undo text, why text);
+COMMENT ON TYPE shardmaster.adoption_step IS 'a step of shard_adopt_database()';
+
 CREATE FUNCTION @extschema@."shard_survey"(
     "shard" TEXT,
     "tenant" TEXT DEFAULT NULL,
@@ -1798,13 +1812,58 @@ VOLATILE SECURITY DEFINER PARALLEL UNSAFE
 SET search_path TO pg_catalog, pg_temp
 LANGUAGE c /* Rust */
 AS 'MODULE_PATHNAME', 'shard_survey_wrapper';
+CREATE FUNCTION @extschema@."shard_survey_sql"(
+    "shard" TEXT,
+    "tenant" TEXT,
+    "target" TEXT DEFAULT NULL,
+    "namespaces" TEXT[] DEFAULT NULL,
+    "keyspace" TEXT DEFAULT 'default',
+    "accept" TEXT[] DEFAULT NULL,
+    "timeout" interval DEFAULT '30 s'
+) RETURNS TEXT
+VOLATILE SECURITY DEFINER PARALLEL UNSAFE
+SET search_path TO pg_catalog, pg_temp
+LANGUAGE c /* Rust */
+AS 'MODULE_PATHNAME', 'shard_survey_sql_wrapper';
+CREATE FUNCTION @extschema@."shard_survey_report"(
+    "shard" TEXT,
+    "tenant" TEXT,
+    "target" TEXT DEFAULT NULL,
+    "namespaces" TEXT[] DEFAULT NULL,
+    "keyspace" TEXT DEFAULT 'default',
+    "accept" TEXT[] DEFAULT NULL,
+    "timeout" interval DEFAULT '30 s'
+) RETURNS TEXT
+VOLATILE SECURITY DEFINER PARALLEL UNSAFE
+SET search_path TO pg_catalog, pg_temp
+LANGUAGE c /* Rust */
+AS 'MODULE_PATHNAME', 'shard_survey_report_wrapper';
+CREATE FUNCTION shardmaster."adoption_steps"(
+    "shard" TEXT,
+    "tenant" TEXT,
+    "target" TEXT,
+    "namespaces" TEXT[],
+    "keyspace" TEXT,
+    "accept" TEXT[],
+    "timeout" interval
+) RETURNS SETOF shardmaster.adoption_step
+VOLATILE PARALLEL UNSAFE
+SET search_path TO pg_catalog, pg_temp
+LANGUAGE c /* Rust */
+AS 'MODULE_PATHNAME', 'adoption_steps_wrapper';
 COMMENT ON FUNCTION @extschema@.shard_survey(text, text, text[], boolean, interval) IS
 'reads catalogs, statistics and some rows of a live database, and says how each table''s tenant is found, what is in the way of sharding it, and the call or statement for that. Changes nothing and takes no lock beyond that of a SELECT. Without tenant: proposes columns. tenant: the column that holds the tenant. namespaces: schemas; NULL: all of the application. exact: counts all rows instead of samples. timeout: for all of it. tenant_by: column, through (foreign keys, see path), reference, global or unclear. A table''s first row has rows, bytes (with indexes and TOAST, of all partitions) and tenant_by; its further rows and those of the database, at the end, have findings. Calls of shard_ functions run on the master, other statements on the shard. Example: SELECT * FROM shard_survey(''a'', ''tenant_id''). 42703: no table has the column; 42809: only views have it; 42804: its types differ, or hold no key; 3F000: no such schema; 42P01: no tables; 42501: the mover may read none; 42704: no such shard; errors of shards with their SQLSTATE';
+COMMENT ON FUNCTION @extschema@.shard_survey_sql(text, text, text, text[], text, text[], interval) IS
+'returns the steps of shard_adopt_database() as a script for psql, in their order, for who wants to read before running. In front are the findings that a person has to read; under each step the call that takes it back. Reads the database as shard_survey() does, and changes nothing. target: the shard that gets the tables as well. accept: tables whose tenant is unclear, which are to get it as proposed. Example: SELECT shard_survey_sql(''a'', ''tenant_id'', ''b''). 22023: accept names no such table; errors of shard_survey()';
+COMMENT ON FUNCTION @extschema@.shard_survey_report(text, text, text, text[], text, text[], interval) IS
+'returns the survey of a database as one page of HTML: a picture of the tables and of their paths to the tenant, the findings by what they cost, and the steps of shard_adopt_database(). The page loads nothing. Arguments as of shard_survey_sql(). Example: \pset format unaligned, \pset tuples_only, \o survey.html, then SELECT shard_survey_report(''a'', ''tenant_id'')';
+COMMENT ON FUNCTION shardmaster.adoption_steps(text, text, text, text[], text, text[], interval) IS
+'internal: the decisions and steps of shard_adopt_database()';
 
 -- Long work on the shards, which one worker does, a piece at a time.
 CREATE TABLE shardmaster.job (
     id          bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    kind        text NOT NULL CHECK (kind IN ('derive', 'derive_drop')),
+    kind        text NOT NULL CHECK (kind IN ('derive', 'derive_drop', 'identify')),
     keyspace    text NOT NULL,
     object      text NOT NULL,
     state       text NOT NULL DEFAULT 'running' CHECK (state IN ('running', 'paused', 'failed', 'done')),
@@ -1824,7 +1883,7 @@ CREATE TABLE shardmaster.job (
 );
 CREATE INDEX job_open ON shardmaster.job (id) WHERE state IN ('running', 'paused', 'failed');
 COMMENT ON TABLE shardmaster.job IS 'long work on the shards; see shard_jobs()';
-COMMENT ON COLUMN shardmaster.job.kind IS 'what is done: derive fills a derived column, derive_drop removes it';
+COMMENT ON COLUMN shardmaster.job.kind IS 'what is done: derive fills a derived column, derive_drop removes it, identify gives the table a primary key';
 COMMENT ON COLUMN shardmaster.job.keyspace IS 'the keyspace of the table';
 COMMENT ON COLUMN shardmaster.job.object IS 'the table that it is done to';
 COMMENT ON COLUMN shardmaster.job.state IS 'running: the worker goes on; paused: an operator holds it back; failed: it needs an operator; done';
@@ -1891,6 +1950,23 @@ VOLATILE SECURITY DEFINER PARALLEL UNSAFE
 SET search_path TO pg_catalog, pg_temp
 LANGUAGE c /* Rust */
 AS 'MODULE_PATHNAME', 'shard_table_derive_drop_wrapper';
+CREATE FUNCTION @extschema@."shard_table_identify"(
+    "table_name" TEXT,
+    "keyspace" TEXT DEFAULT 'default',
+    "timeout" interval DEFAULT '30 s'
+) RETURNS bigint
+VOLATILE SECURITY DEFINER PARALLEL UNSAFE
+SET search_path TO pg_catalog, pg_temp
+LANGUAGE c /* Rust */
+AS 'MODULE_PATHNAME', 'shard_table_identify_wrapper';
+CREATE FUNCTION @extschema@."shard_job_wait"(
+    "job_id" bigint,
+    "timeout" interval DEFAULT '1 h'
+) RETURNS void
+VOLATILE SECURITY DEFINER PARALLEL UNSAFE
+SET search_path TO pg_catalog, pg_temp
+LANGUAGE c /* Rust */
+AS 'MODULE_PATHNAME', 'shard_job_wait_wrapper';
 CREATE FUNCTION @extschema@."shard_job_pause"(
     "job_id" bigint
 ) RETURNS void
@@ -1909,10 +1985,238 @@ COMMENT ON FUNCTION @extschema@.shard_table_derive(text, text, text[], text, tex
 'gives a table a column with the value of the row that a foreign key leads to, for a table that reaches its tenant only through another one. Adds the column, if it is not there, and triggers that fill it; the application does not need to know of it. A job fills the rows that are there, then makes the column refuse NULL where no row can lack a value, and builds an index. Returns the number of the job; shard_jobs() shows it. through: the columns of the foreign key. value_column: the other table''s column; NULL: the same name. timeout: for the first look at the shards. Then shard_table_add() adds the table to the keyspace. Example: SELECT shard_table_derive(''lines'', ''tenant_id'', ''{order_id}''). 0A000: the table cannot have it; 42501: a right is missing; 42704: no such table; 42703: the other table lacks the column; 42710: it is derived in another way; 55000: a job of the table has not ended; errors of shards with their SQLSTATE';
 COMMENT ON FUNCTION @extschema@.shard_table_derive_drop(text, text, interval) IS
 'takes shard_table_derive() back: removes the triggers, and the column unless the table had it before. Returns the number of the job that does it. timeout: for the first look at the shards. Example: SELECT shard_table_derive_drop(''lines''). 42704: the table has no derived column; 55006: it is sharded by that column, or the column fills that of another table; errors of shards with their SQLSTATE';
+COMMENT ON FUNCTION @extschema@.shard_table_identify(text, text, interval) IS
+'gives a table without a primary key one, while clients write: over the columns of a unique index that refuse NULL, else over a new column row_id (uuid, with a default), together with the columns by which the table is partitioned. A job does it on each shard: it fills the rows that are there, builds the index beside writers, and makes it the key under a short lock. Returns the number of the job; shard_jobs() shows it. timeout: for the first look at the shards. Dropping the constraint and the column takes it back. Example: SELECT shard_table_identify(''events''). 0A000: the table cannot have one; 42501: a right is missing; 42704: no such table; 42710: it has one; 55000: a job of the table has not ended; errors of shards with their SQLSTATE';
+COMMENT ON FUNCTION @extschema@.shard_job_wait(bigint, interval) IS
+'waits until a job is done. Raises its error if it fails. Example: SELECT shard_job_wait(3). 42704: no such job; 55000: it is paused, or was started in this transaction; 57014: not within the timeout';
 COMMENT ON FUNCTION @extschema@.shard_job_pause(bigint) IS
 'holds a job back after what it is doing, until shard_job_retry(). Example: SELECT shard_job_pause(3). 42704: no such job, or it has ended';
 COMMENT ON FUNCTION @extschema@.shard_job_retry(bigint) IS
 'lets a job go on that has failed or is paused. Example: SELECT shard_job_retry(3). 42704: no such job, or it has ended';
+
+CREATE FUNCTION shardmaster.table_add(table_name text, shard_by text, keyspace text, key_type regtype, policy text, origin text) RETURNS void
+VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+LANGUAGE c AS 'MODULE_PATHNAME', 'shard_table_add_wrapper';
+COMMENT ON FUNCTION shardmaster.table_add(text, text, text, regtype, text, text) IS 'internal: shard_table_add()';
+
+CREATE FUNCTION shardmaster.table_derive(table_name text, column_name text, through text[], value_column text, keyspace text, timeout interval) RETURNS bigint
+VOLATILE SECURITY DEFINER PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+LANGUAGE c AS 'MODULE_PATHNAME', 'shard_table_derive_wrapper';
+COMMENT ON FUNCTION shardmaster.table_derive(text, text, text[], text, text, interval) IS 'internal: shard_table_derive()';
+
+CREATE FUNCTION shardmaster.table_identify(table_name text, keyspace text, timeout interval) RETURNS bigint
+VOLATILE SECURITY DEFINER PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+LANGUAGE c AS 'MODULE_PATHNAME', 'shard_table_identify_wrapper';
+COMMENT ON FUNCTION shardmaster.table_identify(text, text, interval) IS 'internal: shard_table_identify()';
+
+CREATE FUNCTION shardmaster.job_retry(job_id bigint) RETURNS void
+VOLATILE SECURITY DEFINER PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+LANGUAGE c AS 'MODULE_PATHNAME', 'shard_job_retry_wrapper';
+COMMENT ON FUNCTION shardmaster.job_retry(bigint) IS 'internal: shard_job_retry()';
+
+CREATE FUNCTION shardmaster.sequences_spread(keyspace text, block bigint, below bigint, dry_run boolean, timeout interval) RETURNS TABLE (shard text, sequence text, first bigint, last bigint, outcome text)
+VOLATILE SECURITY DEFINER PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+LANGUAGE c AS 'MODULE_PATHNAME', 'shard_sequences_spread_wrapper';
+COMMENT ON FUNCTION shardmaster.sequences_spread(text, bigint, bigint, boolean, interval) IS 'internal: shard_sequences_spread()';
+
+CREATE FUNCTION shardmaster.schema_copy("from" text, "to" text, keyspace text, also text[], secondary boolean, rights boolean, dry_run boolean, timeout interval) RETURNS TABLE (kind text, object text, statement text)
+VOLATILE PARALLEL UNSAFE
+LANGUAGE c AS 'MODULE_PATHNAME', 'shard_schema_copy_wrapper';
+COMMENT ON FUNCTION shardmaster.schema_copy(text, text, text, text[], boolean, boolean, boolean, interval) IS 'internal: shard_schema_copy()';
+
+CREATE FUNCTION shardmaster.reference_wait(keyspace text, timeout interval) RETURNS void
+VOLATILE SECURITY DEFINER PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+LANGUAGE c AS 'MODULE_PATHNAME', 'shard_reference_wait_wrapper';
+COMMENT ON FUNCTION shardmaster.reference_wait(text, interval) IS 'internal: shard_reference_wait()';
+
+CREATE FUNCTION shardmaster.split_plan(source text, target text, tenants text[], description text, keyspace text) RETURNS bigint
+VOLATILE SECURITY DEFINER PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+LANGUAGE c AS 'MODULE_PATHNAME', 'shard_split_plan_wrapper';
+COMMENT ON FUNCTION shardmaster.split_plan(text, text, text[], text, text) IS 'internal: shard_split_plan()';
+
+CREATE FUNCTION shardmaster.split_check(split_id bigint, with_ok boolean) RETURNS SETOF shardmaster.split_check_row
+VOLATILE SECURITY DEFINER PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+LANGUAGE c AS 'MODULE_PATHNAME', 'shard_split_check_wrapper';
+COMMENT ON FUNCTION shardmaster.split_check(bigint, boolean) IS 'internal: shard_split_check()';
+
+-- The job of a step: the one that an earlier call has begun, or a new one.
+CREATE FUNCTION shardmaster.adoption_job(step shardmaster.adoption_step, keyspace text) RETURNS bigint
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+DECLARE
+    known bigint;
+BEGIN
+    SELECT j.id INTO known FROM shardmaster.job j
+     WHERE j.keyspace = $2 AND j.object = step.table_name AND j.kind = step.kind AND j.state <> 'done';
+    IF known IS NOT NULL THEN
+        PERFORM shardmaster.job_retry(known);
+        RETURN known;
+    END IF;
+    IF step.kind = 'derive' THEN
+        RETURN shardmaster.table_derive(step.table_name, step.column_name, step.through, step.value_column, keyspace, '30 s'::interval);
+    END IF;
+    RETURN shardmaster.table_identify(step.table_name, keyspace, '30 s'::interval);
+END $$;
+COMMENT ON FUNCTION shardmaster.adoption_job(shardmaster.adoption_step, text) IS 'internal: starts the job of a step of shard_adopt_database()';
+
+CREATE FUNCTION shardmaster.job_line(job_id bigint) RETURNS text
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    j shardmaster.job;
+BEGIN
+    SELECT * INTO j FROM shardmaster.job WHERE id = job_id;
+    IF j.state = 'failed' THEN
+        RAISE EXCEPTION '%', j.error_message
+            USING ERRCODE = j.error_code, HINT = coalesce(j.error_hint || ' ', '') || 'Then make the same call again.';
+    ELSIF j.state = 'paused' THEN
+        RAISE EXCEPTION 'job % is paused', j.id
+            USING ERRCODE = '55000', HINT = format('SELECT shard_job_retry(%s) lets it go on.', j.id);
+    ELSIF j.state = 'running' THEN
+        RETURN concat_ws(', ', format('job %s: %s of table %s', j.id, j.kind, j.object), 'on shard "' || j.shard_key || '"', 'step ' || j.step,
+                         CASE WHEN j.step = 'rows' AND j.total > 0 THEN round(least(100.0 * j.done / j.total, 100)) || ' %' END,
+                         'waiting for ' || j.waiting_for);
+    END IF;
+    RETURN NULL;
+END $$;
+COMMENT ON FUNCTION shardmaster.job_line(bigint) IS 'internal: the progress of a job; NULL: it is done. Raises what it failed with';
+
+-- The jobs that have not ended, of a keyspace's derived columns: a new shard gets these, too.
+CREATE FUNCTION shardmaster.open_jobs(keyspace text) RETURNS bigint[]
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    SELECT coalesce(array_agg(j.id ORDER BY j.id), '{}') FROM shardmaster.job j WHERE j.keyspace = $1 AND j.state <> 'done'
+$$;
+COMMENT ON FUNCTION shardmaster.open_jobs(text) IS 'internal: the jobs of a keyspace that have not ended';
+
+-- No SET clause in the procedures, which would forbid COMMIT: every name is qualified instead, types as well.
+CREATE PROCEDURE shardmaster.wait_for_job(job_id bigint)
+LANGUAGE plpgsql AS $$
+#variable_conflict use_variable
+DECLARE
+    line  pg_catalog.text;
+    shown pg_catalog.text := '';
+    next  pg_catalog.timestamptz := pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) '1 s'::pg_catalog.interval;
+BEGIN
+    LOOP
+        COMMIT;
+        line := shardmaster.job_line(job_id);
+        EXIT WHEN line IS NULL;
+        IF line OPERATOR(pg_catalog.<>) shown AND pg_catalog.clock_timestamp() OPERATOR(pg_catalog.>=) next THEN
+            RAISE INFO '%', line;
+            shown := line;
+            next := pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) '1 s'::pg_catalog.interval;
+        END IF;
+        PERFORM pg_catalog.pg_sleep(0.05::pg_catalog.float8);
+    END LOOP;
+END $$;
+COMMENT ON PROCEDURE shardmaster.wait_for_job(bigint) IS 'internal: waits for a job, with a line a second';
+
+-- What a check of a split of one tenant says. The plan is rolled back.
+CREATE FUNCTION shardmaster.check_of_a_tenant(shard text, target text, keyspace text, OUT key text, OUT findings text[])
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+BEGIN
+    SELECT e.key INTO key FROM shardmaster.routing_entry e
+     WHERE e.keyspace = $3 AND e.write_shard = $1 AND e.valid_to IS NULL AND NOT e.unassigned AND e.status = 'active'
+     ORDER BY e.key LIMIT 1;
+    IF key IS NULL THEN
+        RETURN;
+    END IF;
+    BEGIN
+        SELECT coalesce(array_agg(format('%s: %s%s', c.check_name, c.detail, ' (' || c.hint || ')') ORDER BY c.check_name, c.detail), '{}')
+          INTO findings
+          FROM shardmaster.split_check(shardmaster.split_plan(shard, target, ARRAY[key], NULL::text, keyspace), false) c WHERE NOT c.ok;
+        RAISE EXCEPTION USING ERRCODE = 'ZZ000';
+    EXCEPTION WHEN SQLSTATE 'ZZ000' THEN
+    END;
+END $$;
+COMMENT ON FUNCTION shardmaster.check_of_a_tenant(text, text, text) IS 'internal: what the check of a split of one tenant finds';
+
+CREATE PROCEDURE shardmaster.adoption_take(step shardmaster.adoption_step, shard text, target text, keyspace text, timeout interval)
+LANGUAGE plpgsql AS $$
+#variable_conflict use_variable
+DECLARE
+    found pg_catalog.record;
+    job   pg_catalog.int8;
+BEGIN
+    IF step.kind OPERATOR(pg_catalog.=) ANY ('{derive,identify}'::pg_catalog.text[]) THEN
+        CALL shardmaster.wait_for_job(shardmaster.adoption_job(step, keyspace));
+    ELSIF step.kind OPERATOR(pg_catalog.=) 'table' THEN
+        PERFORM shardmaster.table_add(step.table_name, step.column_name, keyspace, step.key_type::pg_catalog.regtype, step.policy,
+                                      CASE WHEN step.policy OPERATOR(pg_catalog.=) 'reference' THEN shard END);
+    ELSIF step.kind OPERATOR(pg_catalog.=) 'sequences' THEN
+        PERFORM s.sequence FROM shardmaster.sequences_spread(keyspace, 1099511627776::pg_catalog.int8, 9007199254740992::pg_catalog.int8,
+                                                             false, timeout) s;
+    ELSIF step.kind OPERATOR(pg_catalog.=) 'keys' THEN
+        FOR found IN SELECT f.* FROM shardmaster.assign_found(keyspace, NULL::pg_catalog.text[], timeout, 'its rows were found there'::pg_catalog.text) f
+                      WHERE f.problem IS NOT NULL LOOP
+            RAISE INFO 'decide: % keys, for example %: %', found.keys, found.example, found.problem;
+        END LOOP;
+    ELSIF step.kind OPERATOR(pg_catalog.=) 'schema' THEN
+        FOR found IN SELECT c.* FROM shardmaster.schema_copy(shard, target, keyspace, step.also, true, true, false, timeout) c
+                      WHERE c.statement IS NULL LOOP
+            RAISE INFO 'decide: % % is not created', found.kind, found.object;
+        END LOOP;
+        COMMIT;
+        FOREACH job IN ARRAY shardmaster.open_jobs(keyspace) LOOP
+            CALL shardmaster.wait_for_job(job);
+        END LOOP;
+    ELSIF step.kind OPERATOR(pg_catalog.=) 'references' THEN
+        PERFORM shardmaster.reference_wait(keyspace, timeout);
+    END IF;
+    COMMIT;
+END $$;
+COMMENT ON PROCEDURE shardmaster.adoption_take(shardmaster.adoption_step, text, text, text, interval) IS 'internal: takes a step of shard_adopt_database()';
+
+CREATE PROCEDURE @extschema@.shard_adopt_database(
+    shard text, tenant text, target text DEFAULT NULL, namespaces text[] DEFAULT NULL, keyspace text DEFAULT 'default',
+    accept text[] DEFAULT NULL, dry_run boolean DEFAULT true, timeout interval DEFAULT '10 min')
+LANGUAGE plpgsql AS $$
+#variable_conflict use_variable
+DECLARE
+    all_steps shardmaster.adoption_step[] := ARRAY(
+        SELECT s FROM shardmaster.adoption_steps(shard, tenant, target, namespaces, keyspace, accept, timeout) s);
+    step   shardmaster.adoption_step;
+    steps  pg_catalog.int8 := 0;
+    number pg_catalog.int8 := 0;
+    checked pg_catalog.record;
+BEGIN
+    COMMIT;
+    FOREACH step IN ARRAY all_steps LOOP
+        IF step.kind OPERATOR(pg_catalog.=) 'decide' THEN
+            RAISE INFO 'decide: %', pg_catalog.concat_ws(': ', step.table_name, step.why, step.call);
+        ELSE
+            steps := steps OPERATOR(pg_catalog.+) 1::pg_catalog.int8;
+        END IF;
+    END LOOP;
+    FOREACH step IN ARRAY all_steps LOOP
+        CONTINUE WHEN step.kind OPERATOR(pg_catalog.=) 'decide';
+        number := number OPERATOR(pg_catalog.+) 1::pg_catalog.int8;
+        RAISE INFO '%', pg_catalog.format('step %s of %s: %s', VARIADIC ARRAY[number::pg_catalog.text, steps::pg_catalog.text, step.call]);
+        IF NOT coalesce(dry_run, true) THEN
+            CALL shardmaster.adoption_take(step, shard, target, keyspace, timeout);
+        END IF;
+    END LOOP;
+    IF coalesce(dry_run, true) THEN
+        RAISE INFO 'nothing was changed: the same call with "dry_run => false" takes these steps';
+        RETURN;
+    END IF;
+    IF target IS NULL THEN
+        RETURN;
+    END IF;
+    SELECT c.key, c.findings INTO checked FROM shardmaster.check_of_a_tenant(shard, target, keyspace) c;
+    IF checked.key IS NULL THEN
+        RAISE INFO 'shard "%" has no tenant yet', shard;
+    ELSIF pg_catalog.cardinality(checked.findings) OPERATOR(pg_catalog.=) 0 THEN
+        RAISE INFO '%', pg_catalog.format('tenant %s could move now: CALL shard_move(%s, %L)', VARIADIC ARRAY[checked.key,
+                       pg_catalog.quote_literal(ARRAY[checked.key]::pg_catalog.text), target]);
+    ELSE
+        FOR number IN 1 .. pg_catalog.cardinality(checked.findings) LOOP
+            RAISE INFO 'in the way of a move: %', checked.findings[number];
+        END LOOP;
+    END IF;
+END $$;
+COMMENT ON PROCEDURE @extschema@.shard_adopt_database(text, text, text, text[], text, text[], boolean, interval) IS
+    'brings a database that was not sharded under a keyspace, while clients write, by the steps that shard_survey() proposes: gives tables a primary key and the column of their tenant, registers tables, gives each shard numbers of its own, assigns the tenants, and creates the tables on target. First says what a person has to decide. dry_run (the default): shows the steps alone. A call that was ended, or has failed, goes on where it was when it is made again. Each step can be taken back by a call of its own, which shard_survey_sql() names. tenant: the column that holds the tenant. target: a second shard; at the end the split of one tenant to it is checked. accept: tables whose tenant is unclear, which are to get it as proposed. timeout: for each question to the shards. Example: CALL shard_adopt_database(''a'', ''tenant_id'', ''b'', dry_run => false). 22023: accept names no such table; 25001: in a transaction block; errors of shard_survey() and of the steps';
 
 -- The last: what is new gets the rights that CREATE EXTENSION gives it, whatever default privileges there are. What was there
 -- before keeps those that it has.

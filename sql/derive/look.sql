@@ -37,6 +37,34 @@ SELECT child.oid::text, child.relkind AS kind, child.owner,
           JOIN pg_attribute f ON f.attrelid = fk.conrelid AND f.attnum = u.from_at
           JOIN pg_attribute t ON t.attrelid = fk.confrelid AND t.attnum = u.to_at
           JOIN pg_operator o ON o.oid = u.op JOIN pg_namespace n ON n.oid = o.oprnamespace) AS pairs,
+       EXISTS (SELECT FROM pg_index i WHERE i.indrelid = child.oid AND i.indisprimary) AS has_primary_key,
+       -- A primary key contains the columns by which the table, and any partition of it, is partitioned. NULL: an expression.
+       (SELECT coalesce(json_agg(k.attname ORDER BY k.level, k.at), '[]')
+          FROM (SELECT a.attname, min(t.level) AS level, min(u.at) AS at
+                  FROM pg_partition_tree(child.oid::regclass) t JOIN pg_partitioned_table p ON p.partrelid = t.relid
+                 CROSS JOIN unnest(p.partattrs) WITH ORDINALITY u (attnum, at)
+                  LEFT JOIN pg_attribute a ON a.attrelid = p.partrelid AND a.attnum = u.attnum AND u.attnum > 0
+                 GROUP BY a.attname) k) AS partition_columns,
+       (SELECT coalesce(json_agg(DISTINCT a.attname), '[]')
+          FROM pg_partition_tree(child.oid::regclass) t JOIN pg_partitioned_table p ON p.partrelid = t.relid
+         CROSS JOIN unnest(p.partattrs) u (attnum)
+          JOIN pg_attribute a ON a.attrelid = p.partrelid AND a.attnum = u.attnum AND NOT a.attnotnull) AS nullable_columns,
+       -- A unique index whose columns can be a primary key, the narrowest one.
+       (SELECT json_build_object(
+                   'columns', (SELECT json_agg(a.attname ORDER BY k.at)
+                                 FROM unnest(i.indkey) WITH ORDINALITY k (attnum, at)
+                                 JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.attnum WHERE k.at <= i.indnkeyatts),
+                   'index', (SELECT c.relname FROM pg_class c
+                              WHERE c.oid = i.indexrelid AND child.relkind = 'r' AND NOT (0 <> ANY (i.indoption))
+                                AND NOT EXISTS (SELECT FROM pg_constraint n WHERE n.conindid = i.indexrelid)))
+          FROM pg_index i JOIN pg_class x ON x.oid = i.indexrelid JOIN pg_am m ON m.oid = x.relam AND m.amname = 'btree'
+         WHERE i.indrelid = child.oid AND i.indisunique AND i.indisvalid AND i.indimmediate AND NOT i.indisprimary
+           AND i.indpred IS NULL AND i.indexprs IS NULL
+           AND NOT EXISTS (SELECT FROM unnest(i.indkey, i.indclass) WITH ORDINALITY k (attnum, class, at)
+                             LEFT JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.attnum
+                             LEFT JOIN pg_opclass o ON o.oid = k.class
+                            WHERE k.at <= i.indnkeyatts AND NOT (coalesce(a.attnotnull, false) AND o.opcdefault))
+         ORDER BY i.indnkeyatts, i.indexrelid LIMIT 1) AS unique_key,
        v.type AS value_type, coalesce(v.is_not_null, false) AS is_value_not_null, v.collation
   FROM child
   LEFT JOIN fk ON true

@@ -9,7 +9,10 @@ WITH RECURSIVE part (root, oid) AS (
     SELECT p.root, c.oid, c.relname, c.relkind, c.relispartition FROM part p JOIN pg_class c ON c.oid = p.oid
 ), author AS MATERIALIZED (
     -- Functions that are neither the server's nor an extension's, nor of a role that the mover is at least equal to.
-    SELECT f.oid, f.oid::regprocedure::text AS name, f.proowner
+    SELECT f.oid, f.oid::regprocedure::text AS name, f.proowner,
+           -- A body that is a text finds its names by the search_path of its caller; one in SQL may have none to find.
+           f.prosrc <> '' AND NOT coalesce(array_to_string(f.proconfig, ',') ~ '(^|,)search_path=', false)
+               AND f.prolang NOT IN (SELECT l.oid FROM pg_language l WHERE l.lanname IN ('internal', 'c', 'sql')) AS is_loose
       FROM pg_proc f JOIN pg_namespace n ON n.oid = f.pronamespace
      WHERE f.oid >= 16384 AND n.nspname <> 'shardmaster_agent'
        AND NOT EXISTS (SELECT FROM pg_depend d WHERE d.classid = 'pg_proc'::regclass AND d.objid = f.oid AND d.deptype = 'e')
@@ -28,7 +31,7 @@ WITH RECURSIVE part (root, oid) AS (
       FROM member m JOIN pg_trigger t ON t.tgrelid = m.oid
      WHERE NOT t.tgisinternal AND t.tgenabled IN ('A', 'R') AND NOT m.relispartition
 ), runs AS MATERIALIZED (
-    SELECT DISTINCT c.root, c.what, a.name, a.proowner
+    SELECT DISTINCT c.root, c.what, a.name, a.proowner, a.is_loose AND c.what NOT LIKE 'trigger %' AS is_loose
       FROM caller c JOIN pg_depend d ON d.classid = c.classid AND d.objid = c.objid AND d.refclassid = 'pg_proc'::regclass
       JOIN author a ON a.oid = d.refobjid
 ), typed AS MATERIALIZED (
@@ -68,6 +71,8 @@ UNION ALL
 SELECT r.root, 'code', string_agg(DISTINCT r.what || ' (' || r.name || ')', ', '), o.rolname, NULL
   FROM runs r JOIN pg_roles o ON o.oid = r.proowner WHERE NOT o.rolsuper AND o.rolname <> current_user
  GROUP BY r.root, o.rolname
+UNION ALL
+SELECT r.root, 'search path', r.what, r.name, NULL FROM runs r WHERE r.is_loose
 UNION ALL
 SELECT m.root, 'rule', r.rulename, NULL, NULL FROM member m JOIN pg_rewrite r ON r.ev_class = m.oid
 UNION ALL

@@ -56,8 +56,7 @@ SELECT c.oid, n.nspname, c.relname, pg_get_userbyid(c.relowner), c.relkind, c.re
        c.relkind = 'r' AND c.relhassubclass AND EXISTS (SELECT FROM pg_inherits i WHERE i.inhparent = c.oid)
            OR EXISTS (SELECT FROM pg_inherits i WHERE i.inhrelid = c.oid),
        t.inserted, t.changed,
-       greatest(extract(epoch FROM now() - coalesce(pg_stat_get_db_stat_reset_time(d.oid), pg_postmaster_start_time())), 1)::bigint,
-       CASE WHEN c.relkind = 'p' THEN pg_get_partkeydef(c.oid) END
+       greatest(extract(epoch FROM now() - coalesce(pg_stat_get_db_stat_reset_time(d.oid), pg_postmaster_start_time())), 1)::bigint
   FROM total t JOIN pg_class c ON c.oid = t.root JOIN pg_namespace n ON n.oid = c.relnamespace
  CROSS JOIN (SELECT oid FROM pg_database WHERE datname = current_database()) d
  ORDER BY n.nspname, c.relname

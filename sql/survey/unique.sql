@@ -3,11 +3,11 @@
 -- A column of texts without a default is of random identifiers, if all values in the statistics have one length and
 -- consist of letters and digits.
 WITH entry AS MATERIALIZED (
-    SELECT x.indrelid, x.indexrelid, x.indisprimary, x.indisvalid, x.indpred IS NOT NULL AS is_partial, u.attnum, u.at
+    SELECT x.indrelid, x.indexrelid, x.indisprimary, x.indpred IS NOT NULL AS is_partial, u.attnum, u.at
       FROM pg_index x CROSS JOIN LATERAL unnest(x.indkey::int2[]) WITH ORDINALITY u (attnum, at)
      WHERE x.indrelid = ANY ($1::oid[]) AND x.indisunique AND u.at <= x.indnkeyatts
 ), part AS MATERIALIZED (
-    SELECT DISTINCT e.indrelid, e.attnum, a.attname, a.attnotnull, a.attidentity <> '' AS has_identity, a.attgenerated <> '' AS is_generated,
+    SELECT DISTINCT e.indrelid, e.attnum, a.attname, a.attidentity <> '' AS has_identity, a.attgenerated <> '' AS is_generated,
            y.typname, format_type(y.oid, NULL) AS type_name, y.typnamespace = 'pg_catalog'::regnamespace OR y.typtype = 'e' AS is_plain, y.typcategory = 'S' AND y.typtype = 'b' AND d.oid IS NULL AS is_text, d.oid AS default_oid,
            CASE WHEN d.adrelid = ANY ($2::oid[]) THEN pg_get_expr(d.adbin, d.adrelid) END AS expression,
            EXISTS (SELECT FROM pg_depend g JOIN pg_class q ON q.oid = g.refobjid AND q.relkind = 'S'
@@ -27,9 +27,9 @@ WITH entry AS MATERIALIZED (
           FROM unnest(s.histogram_bounds::text::text[]) w (value)) v
      WHERE p.is_text
 )
-SELECT e.indrelid, e.indexrelid::regclass::text, c.relname, e.indisprimary, e.indisvalid, e.is_partial,
+SELECT e.indrelid, e.indexrelid::regclass::text, c.relname, e.indisprimary, e.is_partial,
        json_agg(json_build_object(
-           'name', p.attname, 'nullable', NOT p.attnotnull, 'plain', p.is_plain, 'type', p.type_name,
+           'name', p.attname, 'plain', p.is_plain, 'type', p.type_name,
            'source', CASE WHEN p.attnum IS NULL THEN 'expression'
                           WHEN p.has_identity OR p.draws THEN 'sequence'
                           WHEN p.typname = 'uuid' THEN 'random'
@@ -41,5 +41,5 @@ SELECT e.indrelid, e.indexrelid::regclass::text, c.relname, e.indisprimary, e.in
   FROM entry e JOIN pg_class c ON c.oid = e.indexrelid
   LEFT JOIN part p ON p.indrelid = e.indrelid AND p.attnum = e.attnum
   LEFT JOIN shaped s ON s.indrelid = e.indrelid AND s.attnum = e.attnum
- GROUP BY e.indrelid, e.indexrelid, c.relname, e.indisprimary, e.indisvalid, e.is_partial
+ GROUP BY e.indrelid, e.indexrelid, c.relname, e.indisprimary, e.is_partial
  ORDER BY e.indrelid, NOT e.indisprimary, c.relname

@@ -52,6 +52,27 @@ pub fn shard_table_derive_drop(
 
 #[pg_extern(volatile, parallel_unsafe, security_definer)]
 #[search_path(pg_catalog, pg_temp)]
+pub fn shard_table_identify(
+    table_name: Option<String>,
+    keyspace: default!(Option<String>, "'default'"),
+    timeout: default!(Option<Interval>, "'30 s'"),
+) -> Result<i64, ErrorReport> {
+    on_primary("shard_table_identify")?;
+    let (table, keyspace) = (required(table_name, "table_name")?, required(keyspace, "keyspace")?);
+    Ok(derive::identify(&table, &keyspace, Instant::now() + longest_wait(timeout)?)?)
+}
+
+#[pg_extern(volatile, parallel_unsafe, security_definer)]
+#[search_path(pg_catalog, pg_temp)]
+pub fn shard_job_wait(
+    job_id: Option<i64>,
+    timeout: default!(Option<Interval>, "'1 h'"),
+) -> Result<(), ErrorReport> {
+    Ok(derive::until_done(required(job_id, "job_id")?, Instant::now() + longest_wait(timeout)?)?)
+}
+
+#[pg_extern(volatile, parallel_unsafe, security_definer)]
+#[search_path(pg_catalog, pg_temp)]
 pub fn shard_job_pause(job_id: Option<i64>) -> Result<(), ErrorReport> {
     on_primary("shard_job_pause")?;
     Ok(derive::set(required(job_id, "job_id")?, JobState::Paused)?)
@@ -67,5 +88,12 @@ pub fn shard_job_retry(job_id: Option<i64>) -> Result<(), ErrorReport> {
 extension_sql_file!(
     "../../sql/comments/derive.sql",
     name = "comments_derive",
-    requires = [shard_table_derive, shard_table_derive_drop, shard_job_pause, shard_job_retry]
+    requires = [
+        shard_table_derive,
+        shard_table_derive_drop,
+        shard_table_identify,
+        shard_job_wait,
+        shard_job_pause,
+        shard_job_retry
+    ]
 );

@@ -131,6 +131,22 @@ row!(
 );
 
 row!(
+    AdoptionStepRow,
+    "adoption_step",
+    kind: String,
+    table_name: Option<String>,
+    column_name: Option<String>,
+    through: Option<Vec<String>>,
+    value_column: Option<String>,
+    also: Option<Vec<String>>,
+    policy: Option<String>,
+    key_type: Option<String>,
+    call: Option<String>,
+    undo: Option<String>,
+    why: String,
+);
+
+row!(
     SplitFigures,
     "split_figures_row",
     split_id: i64,

@@ -18,6 +18,13 @@ pub struct DerivedColumn {
     pub was_there: bool,
 }
 
+impl DerivedColumn {
+    /// Whether it identifies rows, and is not derived from anything.
+    pub fn is_identifier(&self) -> bool {
+        self.through.is_empty()
+    }
+}
+
 const QUERY: &str = "SELECT id, keyspace, table_name, column_name, through, value_column, was_there
    FROM shardmaster.derived_column";
 

@@ -1,7 +1,7 @@
 //! Rows of `shardmaster.job`: long work on the shards, and how far it is.
 
 use crate::catalog::local;
-use crate::error::Failure;
+use crate::error::{Failure, SqlState};
 use crate::named_enum::named_enum;
 use crate::server::sql::{self, Row};
 use crate::server::wake;
@@ -12,6 +12,8 @@ named_enum! {
         Derive = "derive",
         /// Remove such a column.
         DeriveDrop = "derive_drop",
+        /// Give a table a primary key.
+        Identify = "identify",
     }
 }
 
@@ -70,6 +72,43 @@ fn from_row(row: &Row<'_>) -> Option<Job> {
 pub fn has_work() -> bool {
     local::has_table("job")
         && sql::exists("SELECT true FROM shardmaster.job WHERE state = 'running' LIMIT 1", &[])
+}
+
+/// A job's state, for who waits for its end.
+pub struct JobProgress {
+    pub state: JobState,
+    /// Where it is, for people.
+    pub place: String,
+    /// What it failed with.
+    pub failure: Option<Failure>,
+}
+
+pub fn read_state(id: i64) -> Option<JobProgress> {
+    sql::read_one(
+        "SELECT state, concat_ws(', ', format('%s of %s', kind, object), 'on shard ' || shard_key, 'step ' || step, 'waiting for ' || waiting_for),
+                error_code, error_message, error_hint
+           FROM shardmaster.job WHERE id = $1",
+        &[id.into()],
+        |row| {
+            let message = row.get::<String>(4);
+            let failure = message.map(|message| {
+                let code = row.get::<String>(3).unwrap_or_default();
+                let failure = Failure::new(SqlState::parse(&code), message);
+                row.get::<String>(5).into_iter().fold(failure, Failure::hint)
+            });
+            Some(JobProgress { state: JobState::from_name(&row.value::<String>(1))?, place: row.value(2), failure })
+        },
+    )
+    .flatten()
+}
+
+/// Whether this very transaction has changed the job: no other session sees that before its end.
+pub fn is_own(id: i64) -> bool {
+    sql::exists(
+        "SELECT true FROM shardmaster.job
+          WHERE id = $1 AND xmin = (pg_current_xact_id_if_assigned()::text::numeric % 4294967296)::text::xid",
+        &[id.into()],
+    )
 }
 
 /// Returns the jobs that go on, the oldest first.

@@ -10,6 +10,7 @@ use crate::server::sql;
 use pgrx::pg_sys;
 use pgrx::prelude::*;
 use pgrx::spi::quote_identifier;
+use std::collections::BTreeSet;
 
 /// A table of a keyspace. Without a schema it is in each shard's namespace.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -140,6 +141,12 @@ pub fn all(keyspace: &str) -> Vec<ListedTable> {
             origin: row.get(4),
         },
     )
+}
+
+/// Returns the names of the tables of all keyspaces.
+pub fn names() -> BTreeSet<String> {
+    let names = sql::read("SELECT table_name FROM shardmaster.table_policy", &[], |row| row.value(1));
+    names.into_iter().collect()
 }
 
 /// Returns the sharded tables of a keyspace, by name: those whose rows have a key.

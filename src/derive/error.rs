@@ -110,6 +110,41 @@ pub fn fills_others(table: &str, column: &str, other: &str) -> Failure {
     .hint(format!("SELECT shard_table_derive_drop('{other}') comes first."))
 }
 
+pub fn has_primary_key(table: &str) -> Failure {
+    Failure::new(SqlState::DUPLICATE_OBJECT, format!("table \"{table}\" has a primary key on every shard"))
+}
+
+pub fn partitioned_by_expression() -> Failure {
+    refused("it is partitioned by an expression, and a primary key cannot contain that")
+}
+
+pub fn nullable_partition_key(column: &str, table: &str) -> Failure {
+    refused(format!(
+        "column \"{column}\", by which it is partitioned, may be NULL, and a primary key must contain it"
+    ))
+    .hint(format!("ALTER TABLE {table} ALTER COLUMN \"{column}\" SET NOT NULL, on that shard."))
+}
+
+pub fn no_such_job(id: i64) -> Failure {
+    Failure::new(SqlState::UNDEFINED_OBJECT, format!("job {id} does not exist"))
+        .hint("SELECT * FROM shard_jobs() lists the jobs.")
+}
+
+pub fn not_committed(id: i64) -> Failure {
+    Failure::new(SqlState::NOT_IN_STATE, format!("job {id} is not committed yet, so no worker does it"))
+        .hint("Commit first, then wait.")
+}
+
+pub fn is_paused(id: i64) -> Failure {
+    Failure::new(SqlState::NOT_IN_STATE, format!("job {id} is paused"))
+        .hint(format!("SELECT shard_job_retry({id}) lets it go on."))
+}
+
+pub fn not_in_time(id: i64, place: &str) -> Failure {
+    Failure::new(SqlState::TIMEOUT, format!("job {id} is not done in time: {place}"))
+        .hint("It goes on. SELECT * FROM shard_jobs() shows what it does.")
+}
+
 pub fn no_job(id: i64) -> Failure {
     Failure::new(SqlState::UNDEFINED_OBJECT, format!("job {id} does not exist, or has ended"))
         .hint("SELECT * FROM shard_jobs() lists the jobs.")

@@ -18,6 +18,8 @@ use xxhash_rust::xxh64::xxh64;
 const FUNCTIONS: &str = include_str!("../../sql/derive/functions.sql");
 const OWNERSHIP: &str = include_str!("../../sql/derive/ownership.sql");
 const BATCH: &str = include_str!("../../sql/derive/batch.sql");
+const BATCH_OF_IDENTIFIERS: &str = include_str!("../../sql/derive/batch_of_identifiers.sql");
+const NEW_IDENTIFIER: &str = "pg_catalog.gen_random_uuid()";
 
 /// The names of a derived column's objects on the shards. They follow from the table and the column alone: a master that
 /// was restored to an earlier time finds the objects that it has forgotten.
@@ -27,7 +29,8 @@ pub struct DerivedNames(String);
 impl DerivedNames {
     pub fn of(column: &DerivedColumn) -> DerivedNames {
         let hash = xxh64(format!("{}\0{}", column.table_name, column.column).as_bytes(), 0);
-        DerivedNames(format!("shardmaster_derive_{hash:016x}"))
+        let kind = if column.is_identifier() { "identify" } else { "derive" };
+        DerivedNames(format!("shardmaster_{kind}_{hash:016x}"))
     }
 
     /// Fills the column of a row.
@@ -70,15 +73,16 @@ impl DerivedNames {
 
 /// Adds the column, if it is not there.
 pub fn add_column(session: &mut Connection, shape: &DerivedShape) -> Result<()> {
-    if shape.has_type.is_some() {
+    if shape.has_type.is_some() && !shape.is_identifier() {
         return Ok(());
     }
-    let table = shape.table();
-    let statement = format!(
-        "ALTER TABLE {table} ADD COLUMN IF NOT EXISTS {} {}",
-        ident(shape.column()),
-        shape.definition()
-    );
+    let (table, column) = (shape.table(), ident(shape.column()));
+    let mut statement =
+        format!("ALTER TABLE {table} ADD COLUMN IF NOT EXISTS {column} {}", shape.definition());
+    if shape.is_identifier() {
+        // Rows that are there get none: the table is not written anew.
+        statement.push_str(&format!(", ALTER COLUMN {column} SET DEFAULT {NEW_IDENTIFIER}"));
+    }
     with_short_lock_once(session, TableLock::AccessExclusive, &statement, &table)
 }
 
@@ -139,6 +143,15 @@ fn has_trigger(session: &mut Connection, table: &str, trigger: &str) -> Result<b
 
 /// Returns the statement that fills the column in some rows `t` of a leaf.
 pub fn batch(shape: &DerivedShape, names: &DerivedNames, leaf: &str, span: &str) -> String {
+    if shape.is_identifier() {
+        let values = [
+            ("leaf", sql(leaf)),
+            ("span", sql(span)),
+            ("column", name(shape.column())),
+            ("value", sql(NEW_IDENTIFIER)),
+        ];
+        return fill(BATCH_OF_IDENTIFIERS, &values);
+    }
     let mut values = values(shape, names);
     values.retain(|(key, _)| !matches!(*key, "is_unset" | "leads_there"));
     values.extend([
@@ -213,6 +226,10 @@ pub fn remove(
 /// Returns whether some row that leads somewhere has no value yet, and some row that leads nowhere has none.
 pub fn is_incomplete(session: &mut Connection, shape: &DerivedShape) -> Result<[bool; 2]> {
     let (table, column) = (shape.table(), ident(shape.column()));
+    if shape.is_identifier() {
+        let query = format!("SELECT EXISTS (SELECT FROM {table} t WHERE t.{column} IS NULL)");
+        return Ok([session.run_unbounded(&query)?.is_true(), false]);
+    }
     let joined = shape.joined("p", "t");
     let query = format!(
         "SELECT EXISTS (SELECT FROM {table} t WHERE t.{column} IS NULL AND EXISTS (SELECT FROM {} {} p WHERE {joined} AND p.{} IS NOT NULL)),

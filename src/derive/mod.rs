@@ -3,10 +3,12 @@
 
 mod error;
 mod fill;
+mod identify;
 mod install;
 mod points;
 mod run;
 mod shape;
+mod wait;
 
 use crate::agent::error::SplitError;
 use crate::agent::session;
@@ -23,6 +25,7 @@ use shape::DerivedShape;
 use std::time::Instant;
 
 pub use run::JobTurns;
+pub use wait::until_done;
 
 /// What an operator asks for.
 pub struct NewColumn<'a> {
@@ -68,6 +71,21 @@ pub fn add(new: &NewColumn<'_>) -> Result<i64, Failure> {
     Ok(job::insert(JobKind::Derive, &keyspace, &table))
 }
 
+/// Starts the job that gives a table a primary key. Returns its id.
+pub fn identify(table: &str, keyspace: &str, deadline: Instant) -> Result<i64, Failure> {
+    let keyspace = keyspace::find(keyspace)?.name;
+    let table = TableName::of(table).quoted();
+    require_free(&keyspace, &table)?;
+    let looked = look_at_all(&identify::column(&keyspace, &table), deadline)?;
+    if looked.is_empty() {
+        return Err(error::no_table(&table));
+    }
+    if looked.iter().all(|(shape, _)| shape.has_primary_key) {
+        return Err(error::has_primary_key(&table));
+    }
+    Ok(job::insert(JobKind::Identify, &keyspace, &table))
+}
+
 /// Starts the job that removes a derived column again. Returns its id.
 pub fn drop(table: &str, keyspace: &str, deadline: Instant) -> Result<i64, Failure> {
     let keyspace = keyspace::find(keyspace)?.name;
@@ -85,12 +103,15 @@ pub fn drop(table: &str, keyspace: &str, deadline: Instant) -> Result<i64, Failu
         return Err(error::fills_others(&table, &column.column, &other.table_name));
     }
     if let Some((id, kind, _)) = job::open_of(&keyspace, &table) {
-        if kind == JobKind::DeriveDrop {
-            job::set(id, JobState::Running);
-            return Ok(id);
+        match kind {
+            JobKind::DeriveDrop => {
+                job::set(id, JobState::Running);
+                return Ok(id);
+            }
+            // The one that adds it ends here.
+            JobKind::Derive => job::abandon(id),
+            JobKind::Identify => return Err(job_of_table(&table, id)),
         }
-        // The one that adds it ends here.
-        job::abandon(id);
     }
     Ok(job::insert(JobKind::DeriveDrop, &keyspace, &table))
 }

@@ -1,6 +1,7 @@
 //! What the worker of jobs does, turn by turn: one piece of the oldest job that is due, on one shard after the other.
 
 use super::fill::{self, Pass};
+use super::identify;
 use super::install::{self, DerivedNames};
 use super::points;
 use super::shape::{self, DerivedShape};
@@ -105,7 +106,7 @@ impl JobTurns {
 impl OfJob {
     /// Does one piece of the job, and returns how long to rest.
     fn turn(&mut self, job: &Job) -> Result<Duration> {
-        let (column, shards) = transaction(|| (derived_column::of(&job.keyspace, &job.object), shard::all()));
+        let (column, shards) = transaction(|| (column_of(job), shard::all()));
         let shards: Vec<Shard> = shards.into_iter().filter(Shard::holds_rows).collect();
         let Some(column) = column else {
             transaction(|| job::done(job.id));
@@ -149,7 +150,7 @@ impl OfJob {
                 place = behind(&shards, shard);
                 Piece::recorded(true)
             }
-            (Some(at), JobKind::Derive) => derive(at, &names, &mut place)?,
+            (Some(at), JobKind::Derive | JobKind::Identify) => derive(at, &names, &mut place)?,
             (Some(at), JobKind::DeriveDrop) => {
                 install::remove(&mut at.session, &at.shape, &names, column.was_there)?;
                 place = behind(&shards, shard);
@@ -184,6 +185,14 @@ impl OfJob {
             self.at = Some(JobShard { shard_key: shard.shard_key.clone(), session, shape, leaves, pass });
         }
         Ok(self.at.as_mut())
+    }
+}
+
+/// Returns the column that a job is about. None: it was removed meanwhile.
+fn column_of(job: &Job) -> Option<DerivedColumn> {
+    match job.kind {
+        JobKind::Identify => Some(identify::column(&job.keyspace, &job.object)),
+        JobKind::Derive | JobKind::DeriveDrop => derived_column::of(&job.keyspace, &job.object),
     }
 }
 
@@ -243,11 +252,21 @@ fn derive(at: &mut JobShard, names: &DerivedNames, place: &mut JobPlace) -> Resu
     let JobShard { session, shape, leaves, pass, .. } = at;
     let step = DeriveStep::from_name(&place.step).unwrap_or(DeriveStep::Begin);
     let next = match step {
+        DeriveStep::Begin if shape.has_primary_key && shape.is_identifier() => {
+            place.step = "next".to_owned();
+            return Ok(Piece::recorded(true));
+        }
+        DeriveStep::Begin if shape.unique_key.is_some() && shape.is_identifier() => DeriveStep::Index,
         DeriveStep::Begin => DeriveStep::Column,
         DeriveStep::Column => {
             install::add_column(session, shape)?;
             reach(points::COLUMN)?;
-            DeriveStep::Triggers
+            if shape.is_identifier() {
+                place.total = Some(blocks_of(session, leaves)?);
+                DeriveStep::Rows
+            } else {
+                DeriveStep::Triggers
+            }
         }
         DeriveStep::Triggers => {
             install::install(session, shape, names)?;
@@ -270,7 +289,9 @@ fn derive(at: &mut JobShard, names: &DerivedNames, place: &mut JobPlace) -> Resu
                     .then(|| format!("rows of {} that transactions have locked", shape.shown()));
                 return Ok(Piece { is_recorded: true, waits_for });
             }
-            if let Some(failure) = install::differing(session, shape)? {
+            if !shape.is_identifier()
+                && let Some(failure) = install::differing(session, shape)?
+            {
                 return Err(failure.into());
             }
             if has_null || !shape.is_always_set() { DeriveStep::Index } else { DeriveStep::NotNull }
@@ -281,7 +302,11 @@ fn derive(at: &mut JobShard, names: &DerivedNames, place: &mut JobPlace) -> Resu
             DeriveStep::Index
         }
         DeriveStep::Index => {
-            install::index(session, shape, names, leaves)?;
+            if shape.is_identifier() {
+                identify::add_key(session, shape, names, leaves)?;
+            } else {
+                install::index(session, shape, names, leaves)?;
+            }
             reach(points::INDEX)?;
             place.step = "next".to_owned();
             return Ok(Piece::recorded(true));

@@ -13,6 +13,9 @@ use serde::Deserialize;
 
 const LOOK: &str = include_str!("../../sql/derive/look.sql");
 
+/// The type of an identifier.
+const IDENTIFIER_TYPE: &str = "uuid";
+
 /// A pair of columns of the foreign key.
 #[derive(Debug, Clone, Deserialize)]
 pub struct KeyPair {
@@ -21,6 +24,14 @@ pub struct KeyPair {
     pub nullable: bool,
     /// The operator that compares them, of the other table's column with this table's.
     pub operator: String,
+}
+
+/// A unique index over columns that refuse NULL.
+#[derive(Debug, Clone, Deserialize)]
+pub struct UniqueKey {
+    pub columns: Vec<String>,
+    /// The index, if it can become that of a primary key.
+    pub index: Option<String>,
 }
 
 /// A table on a shard, and the table that the foreign key leads to.
@@ -56,6 +67,12 @@ pub struct DerivedShape {
     pub pairs: Vec<KeyPair>,
     value_type: Option<String>,
     is_value_not_null: bool,
+    pub has_primary_key: bool,
+    /// The columns of partition keys, of all levels. `None`: an expression.
+    partition_columns: Vec<Option<String>>,
+    /// Those that may be NULL.
+    nullable_columns: Vec<String>,
+    pub unique_key: Option<UniqueKey>,
     collation: Option<String>,
     #[serde(skip)]
     names: Names,
@@ -68,9 +85,20 @@ struct Names {
     table: String,
     column: String,
     value: String,
+    is_identifier: bool,
 }
 
 impl DerivedShape {
+    /// Whether the column is to identify rows, rather than to be derived.
+    pub fn is_identifier(&self) -> bool {
+        self.names.is_identifier
+    }
+
+    /// Returns the columns that a primary key with the column needs beside it.
+    pub fn partition_columns(&self) -> impl Iterator<Item = &str> {
+        self.partition_columns.iter().filter_map(Option::as_deref)
+    }
+
     pub fn is_partitioned(&self) -> bool {
         self.kind == "p"
     }
@@ -89,6 +117,9 @@ impl DerivedShape {
 
     /// Returns the column's definition.
     pub fn definition(&self) -> String {
+        if self.is_identifier() {
+            return IDENTIFIER_TYPE.to_owned();
+        }
         let collation = self.collation.as_ref().map_or(String::new(), |name| format!(" COLLATE {name}"));
         format!("{}{collation}", self.value_type.as_deref().unwrap_or_default())
     }
@@ -151,6 +182,9 @@ impl DerivedShape {
 
     /// Whether every row has a value, so that the column can refuse NULL.
     pub fn is_always_set(&self) -> bool {
+        if self.is_identifier() {
+            return true;
+        }
         let is_set = self.pairs.iter().all(|pair| !pair.nullable);
         is_set && self.is_value_not_null && self.is_valid && !self.is_deferrable
     }
@@ -176,8 +210,11 @@ pub fn look(session: &mut Connection, shard: &Shard, column: &DerivedColumn) -> 
     let mut shape: DerivedShape =
         serde_json::from_str(json).map_err(|error| error::odd_answer(&shard.shard_key, &error))?;
     let value = column.value.clone().unwrap_or_else(|| column.column.clone());
-    shape.names = Names { schema, table, column: column.column.clone(), value };
-    match problem(&shape, column) {
+    let is_identifier = column.is_identifier();
+    shape.names = Names { schema, table, column: column.column.clone(), value, is_identifier };
+    let found = of_table(&shape, column)
+        .or_else(|| if is_identifier { of_identifier(&shape, column) } else { of_value(&shape, column) });
+    match found {
         Some(failure) => Err(error::on(&shard.shard_key, &column.table_name, failure).into()),
         None => Ok(Some(shape)),
     }
@@ -192,9 +229,8 @@ pub fn filled_by(session: &mut Connection, shape: &DerivedShape) -> Result<Vec<S
     Ok(rows.rows.into_iter().flatten().flatten().collect())
 }
 
-/// Returns why the column cannot be derived there, and what helps.
-fn problem(shape: &DerivedShape, column: &DerivedColumn) -> Option<Failure> {
-    let parent = shape.parent_shown();
+/// Returns why the table cannot have the column there, and what helps.
+fn of_table(shape: &DerivedShape, column: &DerivedColumn) -> Option<Failure> {
     if !matches!(shape.kind.as_str(), "r" | "p") {
         Some(error::no_ordinary_table())
     } else if shape.inherits || shape.is_partition {
@@ -205,12 +241,35 @@ fn problem(shape: &DerivedShape, column: &DerivedColumn) -> Option<Failure> {
         Some(error::not_owner(&shape.owner))
     } else if shape.is_generated {
         Some(error::generated(&column.column))
-    } else if shape.keys != 1 {
+    } else if shape.is_forced {
+        Some(error::forced())
+    } else {
+        None
+    }
+}
+
+/// Returns why the table cannot have an identifier.
+fn of_identifier(shape: &DerivedShape, column: &DerivedColumn) -> Option<Failure> {
+    if shape.has_primary_key || shape.unique_key.is_some() {
+        return None;
+    }
+    if shape.partition_columns.iter().any(Option::is_none) {
+        return Some(error::partitioned_by_expression());
+    }
+    if let Some(nullable) = shape.nullable_columns.first() {
+        return Some(error::nullable_partition_key(nullable, &shape.shown()));
+    }
+    let has = shape.has_type.as_ref().filter(|has| *has != IDENTIFIER_TYPE)?;
+    Some(error::other_type(&column.column, has, IDENTIFIER_TYPE))
+}
+
+/// Returns why the column cannot be derived.
+fn of_value(shape: &DerivedShape, column: &DerivedColumn) -> Option<Failure> {
+    let parent = shape.parent_shown();
+    if shape.keys != 1 {
         Some(error::keys(&column.through, shape.keys))
     } else if !shape.may_own_parent {
         Some(error::not_owner(shape.parent_owner.as_deref().unwrap_or_default()))
-    } else if shape.is_forced {
-        Some(error::forced())
     } else if !shape.owner_may_read {
         Some(error::may_not_read(&shape.owner, &parent))
     } else {

@@ -1,4 +1,4 @@
-//! `shard_report()`: the master as one page of HTML for people. It contains its style, and loads nothing: no script,
+//! Pages of HTML for people: `shard_report()` shows the master, `shard_survey_report()` a database. A page contains its style, and loads nothing: no script,
 //! no font, no picture. What grows with the number of shards, keys or splits is summed up or cut, with a note.
 
 mod attention;
@@ -11,6 +11,7 @@ mod routed;
 pub mod section;
 mod shards;
 mod splits;
+pub mod survey;
 mod timeline;
 mod units;
 
@@ -41,13 +42,27 @@ pub fn page(standing: &[ReportItem]) -> String {
         slots::section(&shards),
         events::section(),
     ];
+    let title = tag("h1").say("shardmaster ").put(Html::name(&database::name())).done();
+    let version = env!("CARGO_PKG_VERSION");
+    let at = tag("p").class("quiet").say(format!("As of {} UTC, version {version}", units::moment(now)));
+    let heading = tag("header").put(title).put(at.done()).done();
+    assemble(
+        heading,
+        tiles,
+        sections.into(),
+        "Made by shard_report() from what this master knows, and from what the sources of running splits answered within a second. Times are in UTC. shard_top() asks shards for their largest tenants.",
+    )
+}
+
+/// Puts a page together.
+fn assemble(heading: Html, tiles: Html, sections: Vec<Section>, foot: &'static str) -> String {
     let way = |section: &Section| {
         tag("li").put(tag("a").with("href", format!("#{}", section.id)).say(section.title).done()).done()
     };
     let ways = tag("ul").put(sections.iter().map(way).collect()).done();
     let nav = tag("nav").with("aria-label", "Sections").put(ways).done();
     let main = tag("main").put(tiles).put(sections.into_iter().map(framed).collect()).done();
-    let body = tag("body").put(heading(now)).put(nav).put(main).put(foot()).done();
+    let body = tag("body").put(heading).put(nav).put(main).put(foot_of(foot)).done();
     let whole = tag("html").with("lang", "en").put(head()).put(body).done();
     format!("<!DOCTYPE html>\n{}\n", whole.into_ascii())
 }
@@ -63,16 +78,17 @@ fn head() -> Html {
     tag("head").put(head).done()
 }
 
-fn heading(now: f64) -> Html {
-    let title = tag("h1").say("shardmaster ").put(Html::name(&database::name())).done();
-    let version = env!("CARGO_PKG_VERSION");
-    let at = tag("p").class("quiet").say(format!("As of {} UTC, version {version}", units::moment(now)));
-    tag("header").put(title).put(at.done()).done()
+fn foot_of(words: &'static str) -> Html {
+    tag("footer").put(tag("p").class("quiet").say(words).done()).done()
 }
 
-fn foot() -> Html {
-    let words = "Made by shard_report() from what this master knows, and from what the sources of running splits answered within a second. Times are in UTC. shard_top() asks shards for their largest tenants.";
-    tag("footer").put(tag("p").class("quiet").say(words).done()).done()
+fn tile(class: &'static str, number: String, words: String) -> Html {
+    let number = tag("b").say(number).done();
+    tag("li").class(class).put(number).put(tag("span").say(words).done()).done()
+}
+
+fn noun(number: i64, one: &str, more: &str) -> String {
+    if number == 1 { one } else { more }.to_owned()
 }
 
 fn tiles(standing: &[ReportItem], shards: i64, routed: &Routed) -> Html {
@@ -86,11 +102,6 @@ fn tiles(standing: &[ReportItem], shards: i64, routed: &Routed) -> Html {
         |row| (row.value(1), row.value(2), row.value(3)),
     )
     .unwrap_or((0, 0, 0));
-    let tile = |class: &'static str, number: String, words: String| {
-        let number = tag("b").say(number).done();
-        tag("li").class(class).put(number).put(tag("span").say(words).done()).done()
-    };
-    let noun = |number: i64, one: &str, more: &str| if number == 1 { one } else { more }.to_owned();
     let splits = match failed {
         0 => format!(
             "{}, {} ended",

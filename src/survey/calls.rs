@@ -8,6 +8,11 @@ use crate::remote::quote::{array_of, literal};
 const LOOKED_UP: [&str; 7] =
     ["smallint", "integer", "bigint", "numeric", "text", "uuid", "character varying"];
 
+/// Gives each shard numbers of its own.
+pub const SPREAD: &str = "SELECT * FROM shard_sequences_spread()";
+/// The beginning of a call that gives a table a primary key.
+pub const IDENTIFY: &str = "SELECT shard_table_identify(";
+
 pub fn add_sharded(table: &SurveyTable, column: &str) -> String {
     format!("SELECT shard_table_add({}, {})", literal(&table.shown), literal(column))
 }
@@ -34,23 +39,42 @@ pub fn add_column(
 ) -> Option<String> {
     let parent = database.table(key.to?)?;
     let of_parent = parent.column.as_ref().map_or(tenant.name.as_str(), |column| column.name.as_str());
-    let through: Vec<&str> = key.columns.iter().map(|column| column.from.as_str()).collect();
+    let through: Vec<String> = key.columns.iter().map(|column| column.from.clone()).collect();
+    let value = (of_parent != tenant.name).then_some(of_parent);
+    let derive = derive(table, &tenant.name, &through, value, "");
+    Some(format!("{derive}; {}", add_sharded(table, &tenant.name)))
+}
+
+/// Gives a table a column with the value of the row that a key leads to.
+pub fn derive(
+    table: &SurveyTable,
+    column: &str,
+    through: &[String],
+    value: Option<&str>,
+    keyspace: &str,
+) -> String {
     let is_plain = through.iter().all(|name| name.chars().all(|c| c.is_ascii_lowercase() || c == '_'));
     let through = match is_plain {
         true => format!("{{{}}}", through.join(",")),
-        false => array_of(through.into_iter().map(Some)),
+        false => array_of(through.iter().map(|name| Some(name.as_str()))),
     };
-    let value = match of_parent == tenant.name {
-        true => String::new(),
-        false => format!(", value_column => {}", literal(of_parent)),
-    };
-    Some(format!(
-        "SELECT shard_table_derive({}, {}, {}{value}); {}",
+    let value = value.map_or(String::new(), |value| format!(", value_column => {}", literal(value)));
+    format!(
+        "SELECT shard_table_derive({}, {}, {}{value}{keyspace})",
         literal(&table.shown),
-        literal(&tenant.name),
-        literal(&through),
-        add_sharded(table, &tenant.name)
-    ))
+        literal(column),
+        literal(&through)
+    )
+}
+
+/// Returns the type of a keyspace's keys for a family of types.
+pub fn key_type(family: Option<&str>) -> &'static str {
+    match family {
+        Some("integer") => "bigint",
+        Some("numeric") => "numeric",
+        Some("uuid") => "uuid",
+        _ => "text",
+    }
 }
 
 fn joined(key: &SurveyKey, to: &str, from: &str) -> String {
@@ -122,24 +146,9 @@ pub fn drop_key(table: &SurveyTable, key: &SurveyKey) -> String {
     )
 }
 
-/// Gives a table a primary key: by a unique index that has one, or by a new column.
+/// Gives a table a primary key.
 pub fn add_primary_key(table: &SurveyTable) -> String {
-    let name = table.written();
-    let is_usable = |key: &&SurveyUnique| {
-        let is_filled = key.columns.iter().all(|column| column.nullable == Some(false));
-        key.is_valid && !key.is_partial && is_filled && !table.is_partitioned
-    };
-    if let Some(key) = table.unique.iter().find(is_usable) {
-        return format!("ALTER TABLE {name} ADD PRIMARY KEY USING INDEX {}", sql_name(&key.index));
-    }
-    let columns = table.partition_key.as_deref().and_then(|key| {
-        let columns = key.split_once('(')?.1.strip_suffix(')')?;
-        (!columns.contains('(')).then_some(columns)
-    });
-    let columns = columns.map_or(String::new(), |columns| format!("{columns}, "));
-    format!(
-        "ALTER TABLE {name} ADD COLUMN row_id uuid NOT NULL DEFAULT gen_random_uuid(), ADD PRIMARY KEY ({columns}row_id)"
-    )
+    format!("{IDENTIFY}{})", literal(&table.shown))
 }
 
 /// Makes values unique over all shards: one column by a lookup index, others with the tenant.
@@ -165,16 +174,14 @@ pub fn make_unique(table: &SurveyTable, key: &SurveyUnique, tenant: &str) -> Opt
 
 #[cfg(test)]
 mod tests {
-    use super::{add_primary_key, make_unique};
+    use super::make_unique;
     use crate::survey::tables::{SurveyTable, SurveyUnique, UniqueColumn, ValueSource};
 
-    fn table(key: Option<&str>) -> SurveyTable {
+    fn table() -> SurveyTable {
         SurveyTable {
             schema: "public".to_owned(),
             name: "t".to_owned(),
             shown: "t".to_owned(),
-            is_partitioned: key.is_some(),
-            partition_key: key.map(str::to_owned),
             ..SurveyTable::default()
         }
     }
@@ -182,7 +189,6 @@ mod tests {
     fn key(columns: &[&str]) -> SurveyUnique {
         let column = |name: &&str| UniqueColumn {
             name: Some((*name).to_owned()),
-            nullable: Some(false),
             plain: Some(true),
             type_name: Some("text".to_owned()),
             source: ValueSource::Client,
@@ -190,26 +196,16 @@ mod tests {
         SurveyUnique {
             index: "i".to_owned(),
             is_primary: false,
-            is_valid: true,
             is_partial: false,
             columns: columns.iter().map(column).collect(),
         }
     }
 
     #[test]
-    fn a_primary_key_is_made_of_what_there_is() {
-        let mut with_index = table(None);
-        with_index.unique.push(key(&["a"]));
-        assert_eq!(add_primary_key(&with_index), "ALTER TABLE public.t ADD PRIMARY KEY USING INDEX i");
-        assert!(add_primary_key(&table(Some("RANGE (day)"))).ends_with("ADD PRIMARY KEY (day, row_id)"));
-        assert!(add_primary_key(&table(Some("LIST (lower(a))"))).ends_with("ADD PRIMARY KEY (row_id)"));
-    }
-
-    #[test]
     fn one_column_gets_a_lookup_index_and_others_the_tenant() {
-        let one = make_unique(&table(None), &key(&["a"]), "tenant").unwrap();
+        let one = make_unique(&table(), &key(&["a"]), "tenant").unwrap();
         assert!(one.contains("'t_a', 'lookup', key_type => 'text'"));
-        let two = make_unique(&table(None), &key(&["a", "b"]), "tenant").unwrap();
+        let two = make_unique(&table(), &key(&["a", "b"]), "tenant").unwrap();
         assert_eq!(two, "CREATE UNIQUE INDEX CONCURRENTLY ON public.t (tenant, a, b)");
     }
 }

@@ -14,6 +14,20 @@ pub fn empty_list() -> Failure {
         .hint("Leave out namespaces for all schemas of the database.")
 }
 
+pub fn onto_itself(shard: &str) -> Failure {
+    Failure::new(SqlState::INVALID_VALUE, format!("shard \"{shard}\" is both the database and the target"))
+        .hint("Name another shard as the target, or leave it out.")
+}
+
+pub fn not_unclear(name: &str, unclear: &[&str]) -> Failure {
+    let message = format!("invalid value for \"accept\": no table \"{name}\" was surveyed");
+    let failure = Failure::new(SqlState::INVALID_VALUE, message);
+    if unclear.is_empty() {
+        return failure.hint("No table's tenant is unclear: leave out accept.");
+    }
+    failure.hint(format!("One of: {}.", listed(unclear)))
+}
+
 pub fn no_tables(shard: &str) -> Failure {
     Failure::new(SqlState::parse("42P01"), format!("shard \"{shard}\" has no table in these schemas"))
         .hint("Name the schemas of the application's tables with namespaces.")

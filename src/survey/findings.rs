@@ -219,7 +219,7 @@ impl Surveyed<'_> {
                 "{} of new tenants comes from a sequence, of which each shard has its own",
                 ident_as_needed(tenant)
             );
-            found.push((text, Some("SELECT * FROM shard_sequences_spread()".to_owned())));
+            found.push((text, Some(calls::SPREAD.to_owned())));
         }
         if !sequences.is_empty() {
             let text = format!(
@@ -227,7 +227,7 @@ impl Surveyed<'_> {
                 few(&sequences),
                 ident_as_needed(tenant)
             );
-            found.push((text, Some("SELECT * FROM shard_sequences_spread()".to_owned())));
+            found.push((text, Some(calls::SPREAD.to_owned())));
         }
         found
     }
@@ -276,6 +276,15 @@ impl Surveyed<'_> {
             let owner = code.of.as_deref().unwrap_or_default();
             let call = format!("SELECT shard_trust_owner({}, {})", literal(self.shard), literal(owner));
             found.push((format!("splits would run code of role {owner}: {}", code.name), Some(call)));
+        }
+        for caller in table.objects("search path") {
+            let function = caller.of.as_deref().unwrap_or_default();
+            let call = format!("ALTER FUNCTION {function} SET search_path = {}", sql_name(&table.schema));
+            let text = format!(
+                "{} calls {function}, which finds its names by the search_path of its caller",
+                caller.name
+            );
+            found.push((text, Some(call)));
         }
         for trigger in table.objects("trigger").filter(|trigger| trigger.more.as_deref() != Some("O")) {
             let trigger = sql_name(&trigger.name);

@@ -1,6 +1,7 @@
 //! What a live database is like before it is sharded: how the tenant of each table's rows is found, what is in the way,
 //! and the call that does something about it. It reads catalogs, statistics and samples, and changes nothing.
 
+pub mod adoption;
 mod calls;
 mod candidates;
 mod error;
@@ -9,7 +10,8 @@ mod paths;
 pub mod request;
 mod sample;
 mod sample_query;
-mod tables;
-mod tenancy;
+pub mod script;
+pub mod tables;
+pub mod tenancy;
 mod text;
 mod whole;

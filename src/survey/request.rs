@@ -36,6 +36,19 @@ pub struct SurveyRequest<'a> {
 
 impl SurveyRequest<'_> {
     pub fn run(&self) -> Result<Vec<SurveyLine>, Failure> {
+        let Some(tenant) = self.tenant else {
+            let (mut session, _, database, _) = self.begin()?;
+            return Ok(candidates::lines(&mut session, &database)?);
+        };
+        self.of_tenant(tenant, |surveyed, namespace| {
+            let mut lines = findings::of_tables(surveyed);
+            lines.extend(whole::lines(surveyed, namespace));
+            lines
+        })
+    }
+
+    /// Connects, and reads the tables.
+    fn begin(&self) -> Result<(Connection, Shard, SurveyedDatabase, Instant), Failure> {
         let shard = shard::by_key(self.shard)?;
         shard.require_server()?;
         if self.namespaces.is_some_and(<[String]>::is_empty) {
@@ -46,28 +59,25 @@ impl SurveyRequest<'_> {
         session.set_deadline(Some(deadline));
         self.require_schemas(&mut session)?;
         let others = shard::schemas_of_others(&shard);
-        let mut database = tables::read(&mut session, &shard.namespace, self.namespaces, &others)?;
+        let database = tables::read(&mut session, &shard.namespace, self.namespaces, &others)?;
         self.require_tables(&session, &database)?;
-        match self.tenant {
-            None => Ok(candidates::lines(&mut session, &database)?),
-            Some(tenant) => self.of_tenant(&mut session, &shard, &mut database, tenant, deadline),
-        }
+        Ok((session, shard, database, deadline))
     }
 
-    fn of_tenant(
+    /// Surveys a database whose tenant is in a column, and writes the answer, given the shard's namespace as well.
+    pub fn of_tenant<T>(
         &self,
-        session: &mut Connection,
-        shard: &Shard,
-        database: &mut SurveyedDatabase,
         tenant: &str,
-        deadline: Instant,
-    ) -> Result<Vec<SurveyLine>, Failure> {
+        write: impl FnOnce(&Surveyed<'_>, &str) -> T,
+    ) -> Result<T, Failure> {
+        let (mut session, shard, mut database, deadline) = self.begin()?;
+        let (session, database) = (&mut session, &mut database);
         tables::read_columns(session, database, tenant)?;
         let column = self.require_column(session, database, tenant)?;
         tables::read_objects(session, database)?;
         let root = tenancy::find_root(database, tenant);
         let tenancies = tenancy::decide(database);
-        let trusted = trusted_owner::of(shard);
+        let trusted = trusted_owner::of(&shard);
         let limits =
             SampleLimits { exact: self.exact, until: self.until(database, deadline), trusted: &trusted };
         let samples = sample::run(session, database, &tenancies, &limits)?;
@@ -82,9 +92,7 @@ impl SurveyRequest<'_> {
             samples: &samples,
             is_analyzed: analyzed * 2 >= database.tables.len(),
         };
-        let mut lines = findings::of_tables(&surveyed);
-        lines.extend(whole::lines(&surveyed, &shard.namespace));
-        Ok(lines)
+        Ok(write(&surveyed, &shard.namespace))
     }
 
     /// Returns until when rows are looked at. The answer has to be there before the deadline.
@@ -178,7 +186,7 @@ impl SurveyRequest<'_> {
 }
 
 /// Returns the family of a key's type: values of one family can be the same key. None if the type holds no key.
-fn family(column: &TenantColumn) -> Option<String> {
+pub fn family(column: &TenantColumn) -> Option<String> {
     let family = match (column.class, column.base.as_str()) {
         (TypeClass::Enum, _) => return Some(column.base.clone()),
         (TypeClass::Builtin, "smallint" | "integer" | "bigint") => "integer",

@@ -42,7 +42,6 @@ pub struct SurveyTable {
     pub changed: i64,
     /// How long the server has counted writes, in seconds.
     pub counted_for: i64,
-    pub partition_key: Option<String>,
     pub column: Option<TenantColumn>,
     pub unique: Vec<SurveyUnique>,
     pub objects: Vec<TableObject>,
@@ -95,7 +94,6 @@ pub enum TypeClass {
 pub struct SurveyUnique {
     pub index: String,
     pub is_primary: bool,
-    pub is_valid: bool,
     pub is_partial: bool,
     pub columns: Vec<UniqueColumn>,
 }
@@ -104,8 +102,6 @@ pub struct SurveyUnique {
 pub struct UniqueColumn {
     /// `None` for an expression.
     pub name: Option<String>,
-    /// Whether rows without a value are allowed.
-    pub nullable: Option<bool>,
     /// Whether its type is one of the server's own.
     pub plain: Option<bool>,
     #[serde(rename = "type")]
@@ -264,7 +260,6 @@ fn table(row: &SurveyCells, namespace: &str) -> Option<SurveyTable> {
         inserted: number(16).unwrap_or(0),
         changed: number(17).unwrap_or(0),
         counted_for: number(18)?,
-        partition_key: text(row, 19),
         ..SurveyTable::default()
     })
 }
@@ -357,9 +352,8 @@ fn unique(row: &SurveyCells, positions: &BTreeMap<String, usize>) -> Option<(usi
     let key = SurveyUnique {
         index: text(row, 2)?,
         is_primary: is(row, 3),
-        is_valid: is(row, 4),
-        is_partial: is(row, 5),
-        columns: serde_json::from_str(row.get(6)?.as_deref()?).ok()?,
+        is_partial: is(row, 4),
+        columns: serde_json::from_str(row.get(5)?.as_deref()?).ok()?,
     };
     Some((*positions.get(row.first()?.as_deref()?)?, key))
 }

@@ -32,6 +32,8 @@ pub struct Tenancy {
     pub path: Option<Vec<usize>>,
     /// Other paths.
     pub others: Vec<Vec<usize>>,
+    /// Whether its path leads through a table that is unclear, and is clear itself.
+    pub is_above_unclear: bool,
     /// Why it is not one of the first two.
     pub reason: Option<String>,
 }
@@ -95,7 +97,8 @@ pub fn decide(database: &SurveyedDatabase) -> Vec<Tenancy> {
             FoundPath::Several(_, others) => others.iter().map(|path| keys(path)).collect(),
             _ => Vec::new(),
         };
-        Tenancy { by, path: found.best().map(&keys), others, reason }
+        let is_above_unclear = matches!(found, FoundPath::Above(..));
+        Tenancy { by, path: found.best().map(&keys), others, is_above_unclear, reason }
     };
     database.tables.iter().zip(&found).map(of).collect()
 }

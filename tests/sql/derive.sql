@@ -127,3 +127,52 @@ DROP PROCEDURE wait_for_jobs();
 DROP EXTENSION shardmaster;
 DROP SCHEMA shop, later CASCADE;
 DROP ROLE derive_login;
+
+-- A table without a primary key gets one: of the columns of a unique index, or of a column of its own.
+SET ROLE derive_login;
+CREATE TABLE shop.bare (n int);
+CREATE TABLE shop.seen_once (who text NOT NULL, day date NOT NULL, n int);
+CREATE UNIQUE INDEX seen_once_key ON shop.seen_once (who, day);
+CREATE TABLE shop.taken (code text NOT NULL UNIQUE, n int);
+CREATE TABLE shop.parts (day date NOT NULL, place int, n int) PARTITION BY RANGE (day);
+CREATE TABLE shop.parts_1 PARTITION OF shop.parts FOR VALUES FROM ('2026-01-01') TO ('2026-02-01') PARTITION BY LIST (place);
+CREATE TABLE shop.parts_1_1 PARTITION OF shop.parts_1 FOR VALUES IN (1);
+CREATE TABLE shop.parts_2 PARTITION OF shop.parts FOR VALUES FROM ('2026-02-01') TO ('2026-03-01');
+CREATE TABLE shop.by_hash (n int, m int) PARTITION BY HASH ((n + m));
+CREATE TABLE shop.odd_id (row_id int);
+RESET ROLE;
+INSERT INTO shop.bare SELECT n FROM generate_series(1, 1000) n;
+INSERT INTO shop.seen_once VALUES ('a', '2026-01-01', 1);
+INSERT INTO shop.taken VALUES ('a', 1);
+INSERT INTO shop.parts SELECT date '2026-01-01' + n, 1, n FROM generate_series(0, 50) n;
+SELECT shard_table_identify(NULL);
+SELECT shard_table_identify('nothing');
+SELECT shard_table_identify('orders');
+SELECT shard_table_identify('heir');
+SELECT shard_table_identify('by_hash');
+SELECT shard_table_identify('odd_id');
+SELECT shard_table_identify('parts');
+ALTER TABLE shop.parts ALTER COLUMN place SET NOT NULL;
+SELECT shard_table_identify(t) > 0 AS asked FROM unnest('{bare,seen_once,taken,parts}'::text[]) t;
+SELECT shard_table_identify('bare') > 0;
+SELECT shard_job_wait(max(job_id)) FROM shard_jobs();
+CALL wait_for_jobs();
+SELECT kind, object, state, error FROM shard_jobs() WHERE kind = 'identify' ORDER BY job_id;
+SELECT conrelid::regclass, pg_get_constraintdef(oid) FROM pg_constraint
+ WHERE contype = 'p' AND conrelid::regclass::text ~ '^shop.(bare|seen_once|taken|parts)' ORDER BY 1;
+INSERT INTO shop.bare VALUES (1001);
+INSERT INTO shop.parts VALUES ('2026-01-05', 1, 100);
+SELECT count(*) = count(DISTINCT row_id) AS identified FROM shop.bare;
+SELECT count(*) = count(DISTINCT row_id) AS identified FROM shop.parts;
+SELECT shard_table_identify('bare');
+-- Who waits for a job is told why it does not end.
+SELECT shard_job_wait(0);
+BEGIN;
+SELECT shard_table_derive('lines', 'tenant', '{order_id}') AS job \gset
+SELECT shard_job_wait(:job);
+ROLLBACK;
+SELECT shard_table_derive('lines', 'tenant', '{order_id}') AS job \gset
+SELECT shard_job_pause(:job);
+DO $$ BEGIN PERFORM shard_job_wait(max(job_id)) FROM shard_jobs(); EXCEPTION WHEN OTHERS THEN RAISE NOTICE '%', regexp_replace(SQLERRM, '\d+', 'n'); END $$;
+SELECT shard_job_retry(:job);
+SELECT shard_job_wait(:job);
