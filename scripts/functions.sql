@@ -7,7 +7,7 @@ INSERT INTO subject VALUES
      '^shard_(add|add_many|set_\w+|drop|topology|status|check|credential\w*|credentials|keychain\w*|services|adopt|cleanup|report|top)$'),
     (2, 'Rights', '[Security](security.md)', '^shard_(grant|revoke|(dis)?trust_owner|trusted_owners)$'),
     (3, 'Keyspaces and tables', '[Concepts](../start/concepts.md), [copy a schema](../guides/copy-a-schema.md)',
-     '^shard_(keyspace\w*|table_\w+|tables|sequence_\w+|sequences|schema_\w+|import|survey)$'),
+     '^shard_(keyspace\w*|table_\w+|tables|sequence_\w+|sequences|schema_\w+|import|survey\w*|adopt_database)$'),
     (4, 'Routes', '[Write a client](../guides/write-a-client.md), [gateways](../guides/gateways.md)',
      '^shard_(of|for|route|route_\w+|entries|routing_\w+|assign\w*|unassign|join_ranges|range_midpoint|gateway_config|unassigned)$'),
     (5, 'Splits', '[Move a tenant](../guides/move-a-tenant.md), [phases](phases.md)', '^shard_(move|split_\w+|splits)$'),

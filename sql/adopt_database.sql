@@ -21,27 +21,6 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION shardmaster.adoption_job(shardmaster.adoption_step, text) IS 'internal: starts the job of a step of shard_adopt_database()';
 
-CREATE FUNCTION shardmaster.job_line(job_id bigint) RETURNS text
-LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-DECLARE
-    j shardmaster.job;
-BEGIN
-    SELECT * INTO j FROM shardmaster.job WHERE id = job_id;
-    IF j.state = 'failed' THEN
-        RAISE EXCEPTION '%', j.error_message
-            USING ERRCODE = j.error_code, HINT = coalesce(j.error_hint || ' ', '') || 'Then make the same call again.';
-    ELSIF j.state = 'paused' THEN
-        RAISE EXCEPTION 'job % is paused', j.id
-            USING ERRCODE = '55000', HINT = format('SELECT shard_job_retry(%s) lets it go on.', j.id);
-    ELSIF j.state = 'running' THEN
-        RETURN concat_ws(', ', format('job %s: %s of table %s', j.id, j.kind, j.object), 'on shard "' || j.shard_key || '"', 'step ' || j.step,
-                         CASE WHEN j.step = 'rows' AND j.total > 0 THEN round(least(100.0 * j.done / j.total, 100)) || ' %' END,
-                         'waiting for ' || j.waiting_for);
-    END IF;
-    RETURN NULL;
-END $$;
-COMMENT ON FUNCTION shardmaster.job_line(bigint) IS 'internal: the progress of a job; NULL: it is done. Raises what it failed with';
-
 -- The jobs that have not ended, of a keyspace's derived columns: a new shard gets these, too.
 CREATE FUNCTION shardmaster.open_jobs(keyspace text) RETURNS bigint[]
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -49,28 +28,44 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 $$;
 COMMENT ON FUNCTION shardmaster.open_jobs(text) IS 'internal: the jobs of a keyspace that have not ended';
 
--- No SET clause in the procedures, which would forbid COMMIT: every name is qualified instead, types as well.
-CREATE PROCEDURE shardmaster.wait_for_job(job_id bigint)
+-- A procedure: CREATE INDEX CONCURRENTLY waits for every older snapshot of its database, and a function would hold one. No SET
+-- clause, which would forbid COMMIT: every name is qualified instead, types as well.
+CREATE PROCEDURE shardmaster.job_wait(job_id bigint, timeout interval)
 LANGUAGE plpgsql AS $$
 #variable_conflict use_variable
 DECLARE
     line  pg_catalog.text;
     shown pg_catalog.text := '';
-    next  pg_catalog.timestamptz := pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) '1 s'::pg_catalog.interval;
+    until pg_catalog.timestamptz := pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) timeout;
+    next  pg_catalog.timestamptz := pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) '3 s'::pg_catalog.interval;
 BEGIN
     LOOP
-        COMMIT;
         line := shardmaster.job_line(job_id);
         EXIT WHEN line IS NULL;
+        IF pg_catalog.clock_timestamp() OPERATOR(pg_catalog.>) until THEN
+            RAISE EXCEPTION '% is not done in time', line
+                USING ERRCODE = '57014', HINT = 'It goes on. The same call waits again.';
+        END IF;
         IF line OPERATOR(pg_catalog.<>) shown AND pg_catalog.clock_timestamp() OPERATOR(pg_catalog.>=) next THEN
             RAISE INFO '%', line;
             shown := line;
             next := pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) '1 s'::pg_catalog.interval;
         END IF;
+        COMMIT;
         PERFORM pg_catalog.pg_sleep(0.05::pg_catalog.float8);
     END LOOP;
+    COMMIT;
 END $$;
-COMMENT ON PROCEDURE shardmaster.wait_for_job(bigint) IS 'internal: waits for a job, with a line a second';
+COMMENT ON PROCEDURE shardmaster.job_wait(bigint, interval) IS 'internal: shard_job_wait()';
+
+CREATE PROCEDURE @extschema@.shard_job_wait(job_id bigint, timeout interval DEFAULT '1 h')
+LANGUAGE plpgsql AS $$
+#variable_conflict use_variable
+BEGIN
+    CALL shardmaster.job_wait(job_id, timeout);
+END $$;
+COMMENT ON PROCEDURE @extschema@.shard_job_wait(bigint, interval) IS
+    'waits until a job is done, with a line a second. Raises the error of a job that fails. Example: CALL shard_job_wait(3). 42704: no such job; 55000: it is paused; 57014: not within the timeout; 25001: in a transaction block';
 
 -- What a check of a split of one tenant says. The plan is rolled back.
 CREATE FUNCTION shardmaster.check_of_a_tenant(shard text, target text, keyspace text, OUT key text, OUT findings text[])
@@ -101,7 +96,7 @@ DECLARE
     job   pg_catalog.int8;
 BEGIN
     IF step.kind OPERATOR(pg_catalog.=) ANY ('{derive,identify}'::pg_catalog.text[]) THEN
-        CALL shardmaster.wait_for_job(shardmaster.adoption_job(step, keyspace));
+        CALL shardmaster.job_wait(shardmaster.adoption_job(step, keyspace), timeout);
     ELSIF step.kind OPERATOR(pg_catalog.=) 'table' THEN
         PERFORM shardmaster.table_add(step.table_name, step.column_name, keyspace, step.key_type::pg_catalog.regtype, step.policy,
                                       CASE WHEN step.policy OPERATOR(pg_catalog.=) 'reference' THEN shard END);
@@ -120,7 +115,7 @@ BEGIN
         END LOOP;
         COMMIT;
         FOREACH job IN ARRAY shardmaster.open_jobs(keyspace) LOOP
-            CALL shardmaster.wait_for_job(job);
+            CALL shardmaster.job_wait(job, timeout);
         END LOOP;
     ELSIF step.kind OPERATOR(pg_catalog.=) 'references' THEN
         PERFORM shardmaster.reference_wait(keyspace, timeout);

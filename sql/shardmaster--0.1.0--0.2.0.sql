@@ -650,7 +650,7 @@ LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
         ('monitor', '{shard_status, shard_report, shard_topology, shard_capacity, shard_tenant_usage, shard_guards, shard_trusted_owners, shard_credentials,
                       shard_split_metrics, shard_splits, shard_split_tables, shard_split_keys, shard_split_events, shard_split_points,
                       shard_split_lifecycle, shard_split_diagnose, shard_split_to_call, shard_schema_diff, shard_split_wait, shard_routing_history,
-                      shard_sequences, shard_lookups, shard_lookup_conflicts, shard_reference_tables, shard_reference_wait, shard_jobs, shard_job_wait}'),
+                      shard_sequences, shard_lookups, shard_lookup_conflicts, shard_reference_tables, shard_reference_wait, shard_jobs, shard_job_wait, job_wait, job_line}'),
         -- Splits and assignments.
         ('operator', '{shard_check, shard_survey, shard_survey_sql, shard_survey_report, shard_credential_hold, shard_credential_release, shard_execute, shard_execute_resume, shard_execute_abandon, shard_executions,
                        execution_begin, execution_take, execution_step, shard_schema_copy, shard_sequences_spread, shard_import, shard_split_plan, shard_split_plan_range, shard_split_plan_all, shard_split_map, shard_split_accept, shard_split_check,
@@ -666,7 +666,7 @@ LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
         -- Topology, keyspaces, and what a lost master has left.
         ('admin', '{shard_add, shard_add_many, shard_set_endpoint, shard_credential_set, shard_credential_drop, shard_keychain_rotate, shard_drop, shard_set_status, shard_set_capacity, shard_set_service,
                     shard_keyspace_add, shard_keyspace_drop, shard_table_add, shard_table_drop, shard_table_derive, shard_table_derive_drop, shard_table_identify, shard_job_pause, shard_job_retry, shard_sequence_add, shard_sequence_drop, shard_adopt_database,
-                    adoption_steps, adoption_job, adoption_take, job_line, open_jobs, wait_for_job, check_of_a_tenant, table_add, table_derive, table_identify, job_retry, sequences_spread,
+                    adoption_steps, adoption_job, adoption_take, open_jobs, check_of_a_tenant, table_add, table_derive, table_identify, job_retry, sequences_spread,
                     schema_copy, reference_wait, split_plan, split_check,
                     shard_adopt, shard_cleanup, shard_trust_owner, shard_distrust_owner}')
       ) l (level, routines)
@@ -1959,14 +1959,13 @@ VOLATILE SECURITY DEFINER PARALLEL UNSAFE
 SET search_path TO pg_catalog, pg_temp
 LANGUAGE c /* Rust */
 AS 'MODULE_PATHNAME', 'shard_table_identify_wrapper';
-CREATE FUNCTION @extschema@."shard_job_wait"(
-    "job_id" bigint,
-    "timeout" interval DEFAULT '1 h'
-) RETURNS void
+CREATE FUNCTION shardmaster."job_line"(
+    "job_id" bigint
+) RETURNS TEXT
 VOLATILE SECURITY DEFINER PARALLEL UNSAFE
 SET search_path TO pg_catalog, pg_temp
 LANGUAGE c /* Rust */
-AS 'MODULE_PATHNAME', 'shard_job_wait_wrapper';
+AS 'MODULE_PATHNAME', 'job_line_wrapper';
 CREATE FUNCTION @extschema@."shard_job_pause"(
     "job_id" bigint
 ) RETURNS void
@@ -1987,8 +1986,8 @@ COMMENT ON FUNCTION @extschema@.shard_table_derive_drop(text, text, interval) IS
 'takes shard_table_derive() back: removes the triggers, and the column unless the table had it before. Returns the number of the job that does it. timeout: for the first look at the shards. Example: SELECT shard_table_derive_drop(''lines''). 42704: the table has no derived column; 55006: it is sharded by that column, or the column fills that of another table; errors of shards with their SQLSTATE';
 COMMENT ON FUNCTION @extschema@.shard_table_identify(text, text, interval) IS
 'gives a table without a primary key one, while clients write: over the columns of a unique index that refuse NULL, else over a new column row_id (uuid, with a default), together with the columns by which the table is partitioned. A job does it on each shard: it fills the rows that are there, builds the index beside writers, and makes it the key under a short lock. Returns the number of the job; shard_jobs() shows it. timeout: for the first look at the shards. Dropping the constraint and the column takes it back. Example: SELECT shard_table_identify(''events''). 0A000: the table cannot have one; 42501: a right is missing; 42704: no such table; 42710: it has one; 55000: a job of the table has not ended; errors of shards with their SQLSTATE';
-COMMENT ON FUNCTION @extschema@.shard_job_wait(bigint, interval) IS
-'waits until a job is done. Raises its error if it fails. Example: SELECT shard_job_wait(3). 42704: no such job; 55000: it is paused, or was started in this transaction; 57014: not within the timeout';
+COMMENT ON FUNCTION shardmaster.job_line(bigint) IS
+'internal: the progress of a job, for shard_job_wait(); NULL: it is done';
 COMMENT ON FUNCTION @extschema@.shard_job_pause(bigint) IS
 'holds a job back after what it is doing, until shard_job_retry(). Example: SELECT shard_job_pause(3). 42704: no such job, or it has ended';
 COMMENT ON FUNCTION @extschema@.shard_job_retry(bigint) IS
@@ -2059,27 +2058,6 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION shardmaster.adoption_job(shardmaster.adoption_step, text) IS 'internal: starts the job of a step of shard_adopt_database()';
 
-CREATE FUNCTION shardmaster.job_line(job_id bigint) RETURNS text
-LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-DECLARE
-    j shardmaster.job;
-BEGIN
-    SELECT * INTO j FROM shardmaster.job WHERE id = job_id;
-    IF j.state = 'failed' THEN
-        RAISE EXCEPTION '%', j.error_message
-            USING ERRCODE = j.error_code, HINT = coalesce(j.error_hint || ' ', '') || 'Then make the same call again.';
-    ELSIF j.state = 'paused' THEN
-        RAISE EXCEPTION 'job % is paused', j.id
-            USING ERRCODE = '55000', HINT = format('SELECT shard_job_retry(%s) lets it go on.', j.id);
-    ELSIF j.state = 'running' THEN
-        RETURN concat_ws(', ', format('job %s: %s of table %s', j.id, j.kind, j.object), 'on shard "' || j.shard_key || '"', 'step ' || j.step,
-                         CASE WHEN j.step = 'rows' AND j.total > 0 THEN round(least(100.0 * j.done / j.total, 100)) || ' %' END,
-                         'waiting for ' || j.waiting_for);
-    END IF;
-    RETURN NULL;
-END $$;
-COMMENT ON FUNCTION shardmaster.job_line(bigint) IS 'internal: the progress of a job; NULL: it is done. Raises what it failed with';
-
 -- The jobs that have not ended, of a keyspace's derived columns: a new shard gets these, too.
 CREATE FUNCTION shardmaster.open_jobs(keyspace text) RETURNS bigint[]
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -2087,28 +2065,44 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 $$;
 COMMENT ON FUNCTION shardmaster.open_jobs(text) IS 'internal: the jobs of a keyspace that have not ended';
 
--- No SET clause in the procedures, which would forbid COMMIT: every name is qualified instead, types as well.
-CREATE PROCEDURE shardmaster.wait_for_job(job_id bigint)
+-- A procedure: CREATE INDEX CONCURRENTLY waits for every older snapshot of its database, and a function would hold one. No SET
+-- clause, which would forbid COMMIT: every name is qualified instead, types as well.
+CREATE PROCEDURE shardmaster.job_wait(job_id bigint, timeout interval)
 LANGUAGE plpgsql AS $$
 #variable_conflict use_variable
 DECLARE
     line  pg_catalog.text;
     shown pg_catalog.text := '';
-    next  pg_catalog.timestamptz := pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) '1 s'::pg_catalog.interval;
+    until pg_catalog.timestamptz := pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) timeout;
+    next  pg_catalog.timestamptz := pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) '3 s'::pg_catalog.interval;
 BEGIN
     LOOP
-        COMMIT;
         line := shardmaster.job_line(job_id);
         EXIT WHEN line IS NULL;
+        IF pg_catalog.clock_timestamp() OPERATOR(pg_catalog.>) until THEN
+            RAISE EXCEPTION '% is not done in time', line
+                USING ERRCODE = '57014', HINT = 'It goes on. The same call waits again.';
+        END IF;
         IF line OPERATOR(pg_catalog.<>) shown AND pg_catalog.clock_timestamp() OPERATOR(pg_catalog.>=) next THEN
             RAISE INFO '%', line;
             shown := line;
             next := pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) '1 s'::pg_catalog.interval;
         END IF;
+        COMMIT;
         PERFORM pg_catalog.pg_sleep(0.05::pg_catalog.float8);
     END LOOP;
+    COMMIT;
 END $$;
-COMMENT ON PROCEDURE shardmaster.wait_for_job(bigint) IS 'internal: waits for a job, with a line a second';
+COMMENT ON PROCEDURE shardmaster.job_wait(bigint, interval) IS 'internal: shard_job_wait()';
+
+CREATE PROCEDURE @extschema@.shard_job_wait(job_id bigint, timeout interval DEFAULT '1 h')
+LANGUAGE plpgsql AS $$
+#variable_conflict use_variable
+BEGIN
+    CALL shardmaster.job_wait(job_id, timeout);
+END $$;
+COMMENT ON PROCEDURE @extschema@.shard_job_wait(bigint, interval) IS
+    'waits until a job is done, with a line a second. Raises the error of a job that fails. Example: CALL shard_job_wait(3). 42704: no such job; 55000: it is paused; 57014: not within the timeout; 25001: in a transaction block';
 
 -- What a check of a split of one tenant says. The plan is rolled back.
 CREATE FUNCTION shardmaster.check_of_a_tenant(shard text, target text, keyspace text, OUT key text, OUT findings text[])
@@ -2139,7 +2133,7 @@ DECLARE
     job   pg_catalog.int8;
 BEGIN
     IF step.kind OPERATOR(pg_catalog.=) ANY ('{derive,identify}'::pg_catalog.text[]) THEN
-        CALL shardmaster.wait_for_job(shardmaster.adoption_job(step, keyspace));
+        CALL shardmaster.job_wait(shardmaster.adoption_job(step, keyspace), timeout);
     ELSIF step.kind OPERATOR(pg_catalog.=) 'table' THEN
         PERFORM shardmaster.table_add(step.table_name, step.column_name, keyspace, step.key_type::pg_catalog.regtype, step.policy,
                                       CASE WHEN step.policy OPERATOR(pg_catalog.=) 'reference' THEN shard END);
@@ -2158,7 +2152,7 @@ BEGIN
         END LOOP;
         COMMIT;
         FOREACH job IN ARRAY shardmaster.open_jobs(keyspace) LOOP
-            CALL shardmaster.wait_for_job(job);
+            CALL shardmaster.job_wait(job, timeout);
         END LOOP;
     ELSIF step.kind OPERATOR(pg_catalog.=) 'references' THEN
         PERFORM shardmaster.reference_wait(keyspace, timeout);

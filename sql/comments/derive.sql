@@ -4,8 +4,8 @@ COMMENT ON FUNCTION shard_table_derive_drop(text, text, interval) IS
 'takes shard_table_derive() back: removes the triggers, and the column unless the table had it before. Returns the number of the job that does it. timeout: for the first look at the shards. Example: SELECT shard_table_derive_drop(''lines''). 42704: the table has no derived column; 55006: it is sharded by that column, or the column fills that of another table; errors of shards with their SQLSTATE';
 COMMENT ON FUNCTION shard_table_identify(text, text, interval) IS
 'gives a table without a primary key one, while clients write: over the columns of a unique index that refuse NULL, else over a new column row_id (uuid, with a default), together with the columns by which the table is partitioned. A job does it on each shard: it fills the rows that are there, builds the index beside writers, and makes it the key under a short lock. Returns the number of the job; shard_jobs() shows it. timeout: for the first look at the shards. Dropping the constraint and the column takes it back. Example: SELECT shard_table_identify(''events''). 0A000: the table cannot have one; 42501: a right is missing; 42704: no such table; 42710: it has one; 55000: a job of the table has not ended; errors of shards with their SQLSTATE';
-COMMENT ON FUNCTION shard_job_wait(bigint, interval) IS
-'waits until a job is done. Raises its error if it fails. Example: SELECT shard_job_wait(3). 42704: no such job; 55000: it is paused, or was started in this transaction; 57014: not within the timeout';
+COMMENT ON FUNCTION shardmaster.job_line(bigint) IS
+'internal: the progress of a job, for shard_job_wait(); NULL: it is done';
 COMMENT ON FUNCTION shard_job_pause(bigint) IS
 'holds a job back after what it is doing, until shard_job_retry(). Example: SELECT shard_job_pause(3). 42704: no such job, or it has ended';
 COMMENT ON FUNCTION shard_job_retry(bigint) IS

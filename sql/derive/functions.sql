@@ -3,13 +3,7 @@
 CREATE OR REPLACE FUNCTION {schema}.{derive}() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER AS $derive$
 BEGIN
-    -- What refers to nothing keeps what it has, and so does a row of which a client has written all columns again: the other
-    -- row is not locked for it.
-    IF TG_OP OPERATOR(pg_catalog.=) 'UPDATE' THEN
-        IF {is_same} THEN
-            RETURN NEW;
-        END IF;
-    END IF;
+    -- What refers to nothing keeps what it has.
     IF {is_unset} THEN
         RETURN NEW;
     END IF;
@@ -22,9 +16,6 @@ END $derive$;
 CREATE OR REPLACE FUNCTION {schema}.{hold}() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $derive$
 BEGIN
-    IF record_image_eq(ROW(NEW.{value}), ROW(OLD.{value})) THEN
-        RETURN NEW;
-    END IF;
     -- With an older snapshot, rows that others have committed since would keep the old value.
     IF current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
         RAISE EXCEPTION 'column % of table % can change only at isolation level READ COMMITTED', {value_text}, {parent_text}
@@ -38,11 +29,6 @@ END $derive$;
 CREATE OR REPLACE FUNCTION {schema}.{pass}() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $derive$
 BEGIN
-    IF TG_OP = 'UPDATE' THEN
-        IF record_image_eq(ROW(NEW.{value}), ROW(OLD.{value})) THEN
-            RETURN NULL;
-        END IF;
-    END IF;
     UPDATE {child} c SET {column} = NEW.{value} WHERE {comes_here};
     RETURN NULL;
 END $derive$;

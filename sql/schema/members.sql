@@ -32,7 +32,7 @@ WITH RECURSIVE path AS MATERIALIZED (
     UNION ALL SELECT 'pg_statistic_ext'::regclass, s.oid FROM member m JOIN pg_statistic_ext s ON s.stxrelid = m.oid
     UNION ALL SELECT 'pg_trigger'::regclass, t.oid FROM member m JOIN pg_trigger t ON t.tgrelid = m.oid
      -- Those of derived columns name the schema of their shard: a job makes them.
-     WHERE NOT t.tgisinternal AND t.tgname !~ '^zz_shardmaster_derive_[0-9a-f]'
+     WHERE NOT t.tgisinternal AND t.tgname !~ '^zzz?_shardmaster_derive_[0-9a-f]'
        AND NOT EXISTS (SELECT 1 FROM pg_proc f JOIN agent a ON a.oid = f.pronamespace WHERE f.oid = t.tgfoid)
     UNION ALL SELECT 'pg_rewrite'::regclass, r.oid FROM shown s JOIN pg_rewrite r ON r.ev_class = s.oid
      WHERE NOT EXISTS (SELECT 1 FROM member m WHERE m.oid = s.oid)

@@ -1,8 +1,9 @@
 //! Columns that are filled from the table that a foreign key leads to, and the jobs that fill them.
 
 use super::arguments::{invalid, longest_wait, names_of};
-use super::on_primary;
+use super::{COMMITS, on_primary, outside_transaction};
 use crate::catalog::job::JobState;
+use crate::clean;
 use crate::derive::{self, NewColumn};
 use crate::error::required;
 use pgrx::datum::Interval;
@@ -62,13 +63,12 @@ pub fn shard_table_identify(
     Ok(derive::identify(&table, &keyspace, Instant::now() + longest_wait(timeout)?)?)
 }
 
-#[pg_extern(volatile, parallel_unsafe, security_definer)]
+/// The progress of a job, for shard_job_wait(); NULL: it is done.
+#[pg_extern(schema = "shardmaster", name = "job_line", volatile, parallel_unsafe, security_definer)]
 #[search_path(pg_catalog, pg_temp)]
-pub fn shard_job_wait(
-    job_id: Option<i64>,
-    timeout: default!(Option<Interval>, "'1 h'"),
-) -> Result<(), ErrorReport> {
-    Ok(derive::until_done(required(job_id, "job_id")?, Instant::now() + longest_wait(timeout)?)?)
+fn job_line(job_id: Option<i64>) -> Result<Option<String>, ErrorReport> {
+    outside_transaction("shard_job_wait", COMMITS)?;
+    Ok(derive::progress(required(job_id, "job_id")?)?.map(|line| clean::printable(&line)))
 }
 
 #[pg_extern(volatile, parallel_unsafe, security_definer)]
@@ -92,7 +92,7 @@ extension_sql_file!(
         shard_table_derive,
         shard_table_derive_drop,
         shard_table_identify,
-        shard_job_wait,
+        job_line,
         shard_job_pause,
         shard_job_retry
     ]

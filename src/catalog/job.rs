@@ -85,7 +85,9 @@ pub struct JobProgress {
 
 pub fn read_state(id: i64) -> Option<JobProgress> {
     sql::read_one(
-        "SELECT state, concat_ws(', ', format('%s of %s', kind, object), 'on shard ' || shard_key, 'step ' || step, 'waiting for ' || waiting_for),
+        "SELECT state, concat_ws(', ', format('%s of table %s', kind, object), 'on shard ' || shard_key, 'step ' || step,
+                               CASE WHEN step = 'rows' AND total > 0 THEN round(least(100.0 * done / total, 100)) || ' %' END,
+                               'waiting for ' || waiting_for),
                 error_code, error_message, error_hint
            FROM shardmaster.job WHERE id = $1",
         &[id.into()],
@@ -100,15 +102,6 @@ pub fn read_state(id: i64) -> Option<JobProgress> {
         },
     )
     .flatten()
-}
-
-/// Whether this very transaction has changed the job: no other session sees that before its end.
-pub fn is_own(id: i64) -> bool {
-    sql::exists(
-        "SELECT true FROM shardmaster.job
-          WHERE id = $1 AND xmin = (pg_current_xact_id_if_assigned()::text::numeric % 4294967296)::text::xid",
-        &[id.into()],
-    )
 }
 
 /// Returns the jobs that go on, the oldest first.

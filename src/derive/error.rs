@@ -130,19 +130,9 @@ pub fn no_such_job(id: i64) -> Failure {
         .hint("SELECT * FROM shard_jobs() lists the jobs.")
 }
 
-pub fn not_committed(id: i64) -> Failure {
-    Failure::new(SqlState::NOT_IN_STATE, format!("job {id} is not committed yet, so no worker does it"))
-        .hint("Commit first, then wait.")
-}
-
 pub fn is_paused(id: i64) -> Failure {
     Failure::new(SqlState::NOT_IN_STATE, format!("job {id} is paused"))
         .hint(format!("SELECT shard_job_retry({id}) lets it go on."))
-}
-
-pub fn not_in_time(id: i64, place: &str) -> Failure {
-    Failure::new(SqlState::TIMEOUT, format!("job {id} is not done in time: {place}"))
-        .hint("It goes on. SELECT * FROM shard_jobs() shows what it does.")
 }
 
 pub fn no_job(id: i64) -> Failure {

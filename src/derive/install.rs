@@ -48,17 +48,27 @@ impl DerivedNames {
         format!("{}_pass", self.0)
     }
 
-    /// Triggers fire in the order of their names: this one after those of the application, which may set the key.
-    pub fn trigger(&self) -> String {
-        format!("zz_{}", self.derive())
+    /// Triggers fire in the order of their names: these after those of the application, which may set the key.
+    pub fn on_insert(&self) -> String {
+        format!("zz_{}_insert", self.derive())
     }
 
+    pub fn on_update(&self) -> String {
+        format!("zz_{}_update", self.derive())
+    }
+
+    /// After those that may set the value, also where that is derived itself.
     pub fn hold_trigger(&self) -> String {
-        format!("zz_{}", self.hold())
+        format!("zzz_{}", self.hold())
     }
 
     pub fn pass_trigger(&self) -> String {
         format!("zz_{}", self.pass())
+    }
+
+    /// Passes the value of a row on that comes later than those that refer to it.
+    pub fn came_trigger(&self) -> String {
+        format!("zz_{}_insert", self.pass())
     }
 
     /// The constraint with which NULL is refused, while the column does not do that itself.
@@ -98,27 +108,31 @@ pub fn install(session: &mut Connection, shape: &DerivedShape, names: &DerivedNa
     let values = values(shape, names);
     session.run(&format!("BEGIN; {}; {}; COMMIT", fill(FUNCTIONS, &values), fill(OWNERSHIP, &values)))?;
     let (table, parent) = (shape.table(), shape.parent_table());
-    let columns = shape.pairs.iter().map(|pair| ident(&pair.from)).chain([ident(shape.column())]);
-    let columns = columns.collect::<Vec<_>>().join(", ");
     let schema = ident(shape.schema());
     let [derive, hold, pass] =
         [names.derive(), names.hold(), names.pass()].map(|function| format!("{schema}.{function}()"));
-    let value = ident(shape.value());
-    let of_child =
-        create_trigger(&names.trigger(), &format!("BEFORE INSERT OR UPDATE OF {columns}"), &table, &derive);
-    make(session, &table, &of_child, [&names.trigger(), &derive])?;
+    // A column in SET alone would not count: a trigger before may set another one. So each looks at what has changed.
+    let is_led = format!("NOT {}", shape.is_same("NEW", "OLD"));
+    let has_changed = format!("NOT {}", shape.is_same_value("NEW", "OLD"));
+    let insert = create_trigger(&names.on_insert(), "BEFORE INSERT", &table, "", &derive);
+    make(session, &table, &insert, [&names.on_insert(), &derive])?;
+    let update = create_trigger(&names.on_update(), "BEFORE UPDATE", &table, &is_led, &derive);
+    make(session, &table, &update, [&names.on_update(), &derive])?;
     session.run("RESET ROLE")?;
-    let of_hold = create_trigger(&names.hold_trigger(), &format!("BEFORE UPDATE OF {value}"), &parent, &hold);
+    let of_hold = create_trigger(&names.hold_trigger(), "BEFORE UPDATE", &parent, &has_changed, &hold);
     make(session, &parent, &of_hold, [&names.hold_trigger(), &hold])?;
-    let inserted = if shape.is_deferrable { "INSERT OR " } else { "" };
-    let of_pass =
-        create_trigger(&names.pass_trigger(), &format!("AFTER {inserted}UPDATE OF {value}"), &parent, &pass);
+    let of_pass = create_trigger(&names.pass_trigger(), "AFTER UPDATE", &parent, &has_changed, &pass);
     make(session, &parent, &of_pass, [&names.pass_trigger(), &pass])?;
+    if shape.is_deferrable {
+        let came = create_trigger(&names.came_trigger(), "AFTER INSERT", &parent, "", &pass);
+        make(session, &parent, &came, [&names.came_trigger(), &pass])?;
+    }
     as_owner(session, shape)
 }
 
-fn create_trigger(trigger: &str, when: &str, table: &str, function: &str) -> String {
-    format!("CREATE TRIGGER {trigger} {when} ON {table} FOR EACH ROW EXECUTE FUNCTION {function}")
+fn create_trigger(trigger: &str, event: &str, table: &str, condition: &str, function: &str) -> String {
+    let when = if condition.is_empty() { String::new() } else { format!(" WHEN ({condition})") };
+    format!("CREATE TRIGGER {trigger} {event} ON {table} FOR EACH ROW{when} EXECUTE FUNCTION {function}")
 }
 
 /// Makes a trigger that is not there. Another one of its name makes this fail.
@@ -187,7 +201,6 @@ fn values(shape: &DerivedShape, names: &DerivedNames) -> Vec<(&'static str, Temp
         ("parent", sql(&parent)),
         ("child", sql(&table)),
         ("is_unset", sql(shape.is_unset("NEW"))),
-        ("is_same", sql(shape.is_same("NEW", "OLD"))),
         ("leads_there", sql(shape.joined("p", "NEW"))),
         ("is_old", sql(shape.same_key("p", "OLD"))),
         ("comes_here", sql(shape.joined("NEW", "c"))),
@@ -203,9 +216,13 @@ pub fn remove(
 ) -> Result<()> {
     let (table, parent) = (shape.table(), shape.parent_table());
     session.run("RESET ROLE")?;
-    for (on, trigger) in
-        [(&parent, names.pass_trigger()), (&parent, names.hold_trigger()), (&table, names.trigger())]
-    {
+    for (on, trigger) in [
+        (&parent, names.came_trigger()),
+        (&parent, names.pass_trigger()),
+        (&parent, names.hold_trigger()),
+        (&table, names.on_insert()),
+        (&table, names.on_update()),
+    ] {
         if has_trigger(session, on, &trigger)? {
             let statement = format!("DROP TRIGGER IF EXISTS {trigger} ON {on}");
             with_short_lock_once(session, TableLock::AccessExclusive, &statement, on)?;

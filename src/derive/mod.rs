@@ -8,7 +8,6 @@ mod install;
 mod points;
 mod run;
 mod shape;
-mod wait;
 
 use crate::agent::error::SplitError;
 use crate::agent::session;
@@ -25,7 +24,6 @@ use shape::DerivedShape;
 use std::time::Instant;
 
 pub use run::JobTurns;
-pub use wait::until_done;
 
 /// What an operator asks for.
 pub struct NewColumn<'a> {
@@ -114,6 +112,17 @@ pub fn drop(table: &str, keyspace: &str, deadline: Instant) -> Result<i64, Failu
         }
     }
     Ok(job::insert(JobKind::DeriveDrop, &keyspace, &table))
+}
+
+/// Returns how far a job is, for people. None: it is done. It is an error if it has failed, or is paused.
+pub fn progress(id: i64) -> Result<Option<String>, Failure> {
+    let found = job::read_state(id).ok_or_else(|| error::no_such_job(id))?;
+    match found.state {
+        JobState::Done => Ok(None),
+        JobState::Running => Ok(Some(format!("job {id}: {}", found.place))),
+        JobState::Failed => Err(found.failure.unwrap_or_else(|| error::no_such_job(id))),
+        JobState::Paused => Err(error::is_paused(id)),
+    }
 }
 
 /// Holds a job back, or lets it go on.

@@ -174,6 +174,11 @@ impl DerivedShape {
         same(one, other, self.pairs.iter().map(|pair| pair.from.as_str()).chain([self.column()]))
     }
 
+    /// Returns the condition that a row of the other table has the value that it had.
+    pub fn is_same_value(&self, one: &str, other: &str) -> String {
+        same(one, other, std::iter::once(self.value()))
+    }
+
     /// Returns the condition that a row refers to nothing.
     pub fn is_unset(&self, child: &str) -> String {
         let unset = |pair: &KeyPair| format!("{child}.{} IS NULL", ident(&pair.from));
@@ -222,9 +227,11 @@ pub fn look(session: &mut Connection, shard: &Shard, column: &DerivedColumn) -> 
 
 /// Returns the names of the functions that fill columns of other tables from this one.
 pub fn filled_by(session: &mut Connection, shape: &DerivedShape) -> Result<Vec<String>> {
-    let query = "SELECT DISTINCT substring(t.tgname FROM '^zz_(shardmaster_derive_[0-9a-f]{16})_hold$')
+    let query = "SELECT DISTINCT substring(t.tgname FROM '^zzz_(shardmaster_derive_[0-9a-f]{16})_hold$')
                    FROM pg_trigger t JOIN pg_attribute a ON a.attrelid = t.tgrelid AND a.attname = $2
-                  WHERE t.tgrelid = to_regclass($1) AND a.attnum = ANY (t.tgattr) AND t.tgname ~ '^zz_shardmaster_derive_[0-9a-f]{16}_hold$'";
+                  WHERE t.tgrelid = to_regclass($1) AND t.tgname ~ '^zzz_shardmaster_derive_[0-9a-f]{16}_hold$'
+                    AND EXISTS (SELECT FROM pg_depend d WHERE d.classid = 'pg_trigger'::regclass AND d.objid = t.oid
+                                   AND d.refclassid = 'pg_class'::regclass AND d.refobjid = t.tgrelid AND d.refobjsubid = a.attnum)";
     let rows = session.query(query, &[Some(&shape.table()), Some(shape.column())])?;
     Ok(rows.rows.into_iter().flatten().flatten().collect())
 }

@@ -342,10 +342,11 @@ fn fit(
         );
         problem(state, format!("fills {}, which is too small for blocks", sequence.held_by), hint)
     };
+    // A narrow block is used up sooner than the column: only a key that needs one is worth that.
+    if blocks.is_narrow() && (block.is_none() || !sequence.is_needed) {
+        return Err(too_small());
+    }
     let Some(block) = block else {
-        if blocks.is_narrow() {
-            return Err(too_small());
-        }
         let hint = "If no client uses them as floating-point numbers, raise the bound: below => 9223372036854775807. Or use smaller blocks: block => 1000000000.";
         let text = format!("has no block left below {}: a greater number is in use", blocks.below);
         return Err(problem(state, text, hint.into()));

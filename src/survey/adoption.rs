@@ -342,17 +342,15 @@ impl Adoption<'_> {
 /// Whether the tenant of an unclear table is known all the same: all of its paths agree in the rows that are there, or
 /// the table that its only path leads through has got its column. The check of a split finds rows that contradict later.
 fn is_settled(surveyed: &Surveyed<'_>, number: usize, tenancy: &Tenancy, derived: &BTreeSet<usize>) -> bool {
-    let keys = tenancy.path.iter().chain(&tenancy.others).map(|path| path.first());
-    let keys = keys.map(|key| surveyed.database.keys.get(*key?));
-    let keys: Option<Vec<_>> = keys.collect();
-    let Some(keys) = keys.filter(|keys| keys.iter().all(|key| !key.is_nullable())) else { return false };
+    let first = tenancy.path.as_ref().and_then(|path| surveyed.database.keys.get(*path.first()?));
+    let Some(key) = first.filter(|key| !key.is_nullable()) else { return false };
     let has_column = |to: Option<usize>| {
         to.is_some_and(|to| {
             let of_parent = surveyed.tenancies.get(to);
             derived.contains(&to) || of_parent.is_some_and(|tenancy| tenancy.by == TenantBy::Column)
         })
     };
-    if !keys.first().is_some_and(|key| has_column(key.to)) {
+    if !has_column(key.to) {
         return false;
     }
     if tenancy.others.is_empty() {

@@ -38,7 +38,7 @@ pub fn of(shard: &str, tenant: &str, steps: &[AdoptionStep]) -> String {
         match step.kind {
             StepKind::Identify | StepKind::Derive => {
                 lines.push(format!("{call} AS job \\gset"));
-                lines.push("SELECT shard_job_wait(:job);".to_owned());
+                lines.push("CALL shard_job_wait(:job);".to_owned());
             }
             _ => lines.push(format!("{call};")),
         }

@@ -1,3 +1,4 @@
-//! Derived columns: tables that reach their tenant through another one.
+//! Databases that were not sharded: tables that reach their tenant through another one, and all steps in one call.
 
+mod adopted;
 mod columns;

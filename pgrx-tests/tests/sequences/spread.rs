@@ -117,14 +117,14 @@ fn each_shard_gets_numbers_of_its_own() {
     );
     for (change, back, named) in [
         (
-            "ALTER TABLE lines ALTER item TYPE int",
+            "ALTER TABLE lines ALTER item TYPE smallint",
             "ALTER TABLE lines ALTER item TYPE bigint",
-            "fills public.lines.item (integer)",
+            "fills public.lines.item (smallint)",
         ),
         (
-            "CREATE TABLE outside (n int DEFAULT nextval('pool'))",
+            "CREATE TABLE outside (n smallint DEFAULT nextval('pool'))",
             "DROP TABLE outside",
-            "fills public.outside.n (integer)",
+            "fills public.outside.n (smallint)",
         ),
         ("ALTER SEQUENCE pool CYCLE", "ALTER SEQUENCE pool NO CYCLE", "sequence public.pool cycles"),
         (
