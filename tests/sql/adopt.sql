@@ -75,7 +75,7 @@ SELECT * FROM shard_query('SELECT (SELECT count(*) FROM orders) AS orders, (SELE
                                   (SELECT count(tenant_id) FROM links) AS links,
                                   (SELECT count(DISTINCT row_id) FROM visits) AS visits,
                                   (SELECT count(*) FROM countries) AS countries')
-           AS (orders bigint, lines bigint, returns bigint, links bigint, visits bigint, countries bigint);
+           AS (orders bigint, lines bigint, returns bigint, links bigint, visits bigint, countries bigint) ORDER BY orders;
 -- The report is a page.
 SELECT shard_survey_report('a', 'tenant_id') ~ '^<!DOCTYPE html>' AS page, shard_survey_report('a', 'tenant_id') ~ 'files' AS says;
 
