@@ -170,6 +170,13 @@ const OBJECTS: &[&str] = &[
 ];
 const SPANS: &[&str] = &["'empty'", "'(,)'", "'[\\x00,\\x01)'"];
 
+const STEPS: &[&str] = &[
+    "'(derive,orders,tenant,{order_id},,{},,,,,)'",
+    "'(identify,\"a\"\"; b\",,{},,{},,,,,)'",
+    "'(table,orders,,{NULL},,{},global,text,,,)'",
+    "'(,,,,,,,,,,)'",
+];
+
 /// Ways in which a transaction may begin, and settings of its session.
 pub const CONTEXTS: &[&str] = &[
     "BEGIN",
@@ -204,6 +211,7 @@ pub fn hostile(parameter: &Parameter) -> Vec<String> {
         "jsonb" => OBJECTS,
         "bytea" => BYTES,
         "boolean" => &["true", "false"],
+        "shardmaster.adoption_step" => STEPS,
         "shardmaster.key_span" => SPANS,
         "shardmaster.key_span[]" => &["'{}'", "'{\"(,)\",empty,NULL}'"],
         _ => return Vec::new(),

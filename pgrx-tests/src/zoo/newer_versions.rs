@@ -6,8 +6,6 @@ use super::{Case, TENANTS};
 
 pub fn values() -> Vec<Case> {
     vec![
-        value("newer_numeric", "numeric", "", &["Infinity", "-Infinity", "1"]).since(14),
-        value("newer_numrange", "numrange", "", &["[0.1,Infinity)", "(-Infinity,1]"]).since(14),
         value("newer_interval", "interval", "", &["infinity", "-infinity", "1 mon"]).since(17),
         value("newer_intervals", "interval[]", "", &["{infinity,NULL}"]).since(17),
     ]

@@ -101,6 +101,10 @@ impl ServerFeatures {
         let of_words =
             FIRST.iter().filter(|(words, _)| case.source.contains(words) || case.target.contains(words));
         let since = of_words.map(|(_, since)| *since).max().unwrap_or(0).max(case.since);
+        // A number without an end is older as a float than as a numeric.
+        let is_infinite =
+            case.source.contains(" v num") && case.fill.iter().any(|rows| rows.contains("Infinity"));
+        let since = if is_infinite { since.max(14) } else { since };
         if since > self.major {
             return Some(format!("PostgreSQL {since} has it first"));
         }

@@ -7,7 +7,7 @@ pub(super) fn value(table: &str, type_name: &str, before: &str, values: &[&str])
     let ddl = format!(
         "{before}; CREATE TABLE {{t}} (tenant text, id int, v {type_name}, PRIMARY KEY (tenant, id))"
     );
-    let mut case = Case::table(table, &ddl);
+    let mut case = Case::table(table, &ddl).since(if ddl.contains("multirange") { 14 } else { 13 });
     let rows = |from: usize| -> String {
         let all = TENANTS.iter().flat_map(|tenant| {
             let nothing = format!("('{tenant}', {}, NULL)", from + 99);
@@ -39,7 +39,7 @@ pub const BUILTIN: &[Values] = &[
     ("smallint", &["-32768", "0", "32767"]),
     ("integer", &["-2147483648", "0", "2147483647"]),
     ("bigint", &["-9223372036854775808", "0", "9223372036854775807"]),
-    ("numeric", &["NaN", "-0.00", "1.50", "1.5000", "123456789012345678901234567890.123456789"]),
+    ("numeric", &["NaN", "Infinity", "-0.00", "1.50", "1.5000", "123456789012345678901234567890.123456789"]),
     ("real", &["NaN", "-Infinity", "-0", "1e-45", "3.4028235e38", "0.1", "16777217"]),
     (
         "double precision",
@@ -123,7 +123,7 @@ pub const BUILTIN: &[Values] = &[
     ("tsquery", &["", "'a b' & !c:*AB | (d <-> 'it''s')", "a <3> b"]),
     ("int4range", &["empty", "(,)", "[1,10)", "(,5]"]),
     ("int8range", &["empty", "(,)", "[1,9223372036854775807)"]),
-    ("numrange", &["empty", "(,)", "[1.50,1.500]", "(NaN,)", "[0.1,2)"]),
+    ("numrange", &["empty", "(,)", "[1.50,1.500]", "(NaN,)", "[0.1,Infinity)"]),
     ("tsrange", &["empty", "[2024-01-01,infinity]", "(\"0044-03-15 00:00:00 BC\",)"]),
     ("tstzrange", &["empty", "[\"2024-01-01 00:00:00+05:45\",)"]),
     ("daterange", &["empty", "[2024-01-01,infinity)", "(,2024-02-29]"]),
