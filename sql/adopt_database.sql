@@ -104,12 +104,12 @@ BEGIN
         PERFORM s.sequence FROM shardmaster.sequences_spread(keyspace, 1099511627776::pg_catalog.int8, 9007199254740992::pg_catalog.int8,
                                                              false, timeout) s;
     ELSIF step.kind OPERATOR(pg_catalog.=) 'keys' THEN
-        FOR found IN SELECT f.* FROM shardmaster.assign_found(keyspace, NULL::pg_catalog.text[], timeout, 'its rows were found there'::pg_catalog.text) f
+        FOR found IN SELECT f.keys, f.example, f.problem FROM shardmaster.assign_found(keyspace, NULL::pg_catalog.text[], timeout, 'its rows were found there'::pg_catalog.text) f
                       WHERE f.problem IS NOT NULL LOOP
             RAISE INFO 'decide: % keys, for example %: %', found.keys, found.example, found.problem;
         END LOOP;
     ELSIF step.kind OPERATOR(pg_catalog.=) 'schema' THEN
-        FOR found IN SELECT c.* FROM shardmaster.schema_copy(shard, target, keyspace, step.also, true, true, false, timeout) c
+        FOR found IN SELECT c.kind, c.object FROM shardmaster.schema_copy(shard, target, keyspace, step.also, true, true, false, timeout) c
                       WHERE c.statement IS NULL LOOP
             RAISE INFO 'decide: % % is not created', found.kind, found.object;
         END LOOP;

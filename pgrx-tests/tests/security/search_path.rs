@@ -122,7 +122,8 @@ fn unpinned(text: &str) -> Vec<String> {
         let declared = declared.split("BEGIN").next().unwrap_or_default();
         for line in declared.split(';').map(str::trim).filter(|line| !line.is_empty()) {
             let of = line.split_whitespace().nth(1).unwrap_or_default();
-            if !of.starts_with("pg_catalog.") && !TYPES.contains(&of.trim_end_matches("[]")) {
+            let is_qualified = ["pg_catalog.", "shardmaster."].iter().any(|schema| of.starts_with(schema));
+            if !is_qualified && !TYPES.contains(&of.trim_end_matches("[]")) {
                 found.push(format!("declared {line}"));
             }
         }
