@@ -65,6 +65,7 @@ const FIRST: &[(&str, u32)] = &[
     ("multirange", 14),
     ("pg_brin_bloom_summary", 14),
     ("pg_brin_minmax_multi_summary", 14),
+    (" COMPRESSION ", 14),
     ("NULLS NOT DISTINCT", 15),
 ];
 
