@@ -135,7 +135,8 @@ impl Adoption<'_> {
             steps.push(self.sequences());
         }
         if let Some(target) = self.target {
-            steps.push(self.schema(target, &references));
+            let also = undecided(surveyed, known, &steps);
+            steps.push(self.schema(target, &references, also));
         }
         steps.extend(references);
         steps.extend(self.target.map(|target| self.references(target)));
@@ -318,8 +319,9 @@ impl Adoption<'_> {
         step(StepKind::Keys, call, why)
     }
 
-    fn schema(&self, target: &str, references: &[AdoptionStep]) -> AdoptionStep {
-        let also: Vec<String> = references.iter().filter_map(|step| step.table.clone()).collect();
+    fn schema(&self, target: &str, references: &[AdoptionStep], undecided: Vec<String>) -> AdoptionStep {
+        let mut also: Vec<String> = references.iter().filter_map(|step| step.table.clone()).collect();
+        also.extend(undecided);
         let shown = match also.is_empty() {
             true => String::new(),
             false => format!(", also => {}", literal(&text_array(&also))),
@@ -337,6 +339,18 @@ impl Adoption<'_> {
         let call = format!("SELECT shard_reference_wait({})", self.of_keyspace());
         step(StepKind::References, call, format!("shard {target} gets the rows of reference tables"))
     }
+}
+
+/// Returns the tables that no step registers, and nobody has: foreign keys of others may lead to them, which the other
+/// shard gets, too.
+fn undecided(surveyed: &Surveyed<'_>, known: &Known, steps: &[AdoptionStep]) -> Vec<String> {
+    let tables = surveyed.database.tables.iter().zip(surveyed.tenancies);
+    let open = tables.filter(|(table, tenancy)| {
+        tenancy.by == TenantBy::Unclear
+            && !known.tables.contains(&table.shown)
+            && !steps.iter().any(|step| step.table.as_ref() == Some(&table.shown))
+    });
+    open.map(|(table, _)| table.shown.clone()).collect()
 }
 
 /// Whether the tenant of an unclear table is known all the same: all of its paths agree in the rows that are there, or
