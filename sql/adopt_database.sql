@@ -6,13 +6,16 @@ CREATE FUNCTION shardmaster.adoption_job(step shardmaster.adoption_step, keyspac
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
-    known bigint;
+    known record;
 BEGIN
-    SELECT j.id INTO known FROM shardmaster.job j
+    SELECT j.id, j.state INTO known FROM shardmaster.job j
      WHERE j.keyspace = $2 AND j.object = step.table_name AND j.kind = step.kind AND j.state <> 'done';
-    IF known IS NOT NULL THEN
-        PERFORM shardmaster.job_retry(known);
-        RETURN known;
+    -- One that somebody has paused stays so, and the wait for it says so.
+    IF known.state = 'failed' THEN
+        PERFORM shardmaster.job_retry(known.id);
+    END IF;
+    IF known.id IS NOT NULL THEN
+        RETURN known.id;
     END IF;
     IF step.kind = 'derive' THEN
         RETURN shardmaster.table_derive(step.table_name, step.column_name, step.through, step.value_column, keyspace, '30 s'::interval);
@@ -39,6 +42,9 @@ DECLARE
     until pg_catalog.timestamptz := pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) timeout;
     next  pg_catalog.timestamptz := pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) '3 s'::pg_catalog.interval;
 BEGIN
+    IF until IS NULL THEN
+        RAISE EXCEPTION 'argument "timeout" must not be NULL' USING ERRCODE = '22004', HINT = 'Leave it out for an hour.';
+    END IF;
     LOOP
         line := shardmaster.job_line(job_id);
         EXIT WHEN line IS NULL;
@@ -65,7 +71,7 @@ BEGIN
     CALL shardmaster.job_wait(job_id, timeout);
 END $$;
 COMMENT ON PROCEDURE @extschema@.shard_job_wait(bigint, interval) IS
-    'waits until a job is done, with a line a second. Raises the error of a job that fails. Example: CALL shard_job_wait(3). 42704: no such job; 55000: it is paused; 57014: not within the timeout; 25001: in a transaction block';
+    'waits until a job is done, with a line a second. Raises the error of a job that fails. Example: CALL shard_job_wait(3). 42704: no such job; 55000: it is paused; 57014: not within the timeout; 22004: timeout is NULL; 25001: in a transaction block';
 
 -- What a check of a split of one tenant says. The plan is rolled back.
 CREATE FUNCTION shardmaster.check_of_a_tenant(shard text, target text, keyspace text, OUT key text, OUT findings text[])
@@ -173,6 +179,6 @@ BEGIN
     END IF;
 END $$;
 COMMENT ON PROCEDURE @extschema@.shard_adopt_database(text, text, text, text[], text, text[], boolean, interval) IS
-    'brings a database that was not sharded under a keyspace, while clients write, by the steps that shard_survey() proposes: gives tables a primary key and the column of their tenant, registers tables, gives each shard numbers of its own, assigns the tenants, and creates the tables on target. First says what a person has to decide. dry_run (the default): shows the steps alone. A call that was ended, or has failed, goes on where it was when it is made again. Each step can be taken back by a call of its own, which shard_survey_sql() names. tenant: the column that holds the tenant. target: a second shard; at the end the split of one tenant to it is checked. accept: tables whose tenant is unclear, which are to get it as proposed. timeout: for each question to the shards. Example: CALL shard_adopt_database(''a'', ''tenant_id'', ''b'', dry_run => false). 22023: accept names no such table; 25001: in a transaction block; errors of shard_survey() and of the steps';
+    'brings a database that was not sharded under a keyspace, while clients write, by the steps that shard_survey() proposes: gives tables a primary key and the column of their tenant, registers tables, gives each shard numbers of its own, assigns the tenants, and creates the tables on target. First says what a person has to decide. dry_run (the default): shows the steps alone. A call that was ended, or has failed, goes on where it was when it is made again. Each step can be taken back by a call of its own, which shard_survey_sql() names. tenant: the column that holds the tenant. target: a second shard; at the end the split of one tenant to it is checked. accept: tables whose tenant is unclear, which are to get it as proposed. timeout: for each question to the shards. Example: CALL shard_adopt_database(''a'', ''tenant_id'', ''b'', dry_run => false). 22023: accept names no such table; 0A000: the keyspace is no directory; 25001: in a transaction block; errors of shard_survey() and of the steps';
 
 SET LOCAL search_path = @extschema@, pg_temp;

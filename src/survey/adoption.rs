@@ -87,7 +87,11 @@ impl Adoption<'_> {
         &self,
         write: impl FnOnce(&Surveyed<'_>, &[SurveyLine], Vec<AdoptionStep>) -> T,
     ) -> Result<T, Failure> {
-        let keyspace = keyspace::find(self.keyspace)?.name;
+        let found = keyspace::find(self.keyspace)?;
+        if !found.strategy.is_directory() {
+            return Err(error::no_directory(&found.name));
+        }
+        let keyspace = found.name;
         if let Some(target) = self.target {
             shard::by_key(target)?.require_server()?;
             if target == self.survey.shard {
@@ -153,9 +157,11 @@ impl Adoption<'_> {
             .filter(|(_, tenancy)| tenancy.by == TenantBy::Unclear && tenancy.path.is_some())
             .map(|(table, _)| table.shown.as_str())
             .collect();
-        let all = surveyed.database.tables.iter().map(|table| table.shown.as_str());
-        let all: BTreeSet<&str> = all.collect();
-        match self.accept.iter().find(|name| !all.contains(name.as_str())) {
+        // One that was accepted by an earlier call has its column now.
+        let tables = surveyed.database.tables.iter().zip(surveyed.tenancies);
+        let with_path = tables.filter(|(_, tenancy)| tenancy.path.is_some());
+        let with_path: BTreeSet<&str> = with_path.map(|(table, _)| table.shown.as_str()).collect();
+        match self.accept.iter().find(|name| !with_path.contains(name.as_str())) {
             Some(name) => Err(error::not_unclear(name, &unclear)),
             None => Ok(()),
         }

@@ -19,8 +19,15 @@ pub fn onto_itself(shard: &str) -> Failure {
         .hint("Name another shard as the target, or leave it out.")
 }
 
+pub fn no_directory(keyspace: &str) -> Failure {
+    let message = format!("keyspace \"{keyspace}\" is no directory of tenants");
+    Failure::new(SqlState::parse("0A000"), message)
+        .hint("Name a keyspace of strategy directory, or leave it out.")
+}
+
 pub fn not_unclear(name: &str, unclear: &[&str]) -> Failure {
-    let message = format!("invalid value for \"accept\": no table \"{name}\" was surveyed");
+    let message =
+        format!("invalid value for \"accept\": there is no table \"{name}\" with a path to a tenant");
     let failure = Failure::new(SqlState::INVALID_VALUE, message);
     if unclear.is_empty() {
         return failure.hint("No table's tenant is unclear: leave out accept.");

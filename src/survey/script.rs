@@ -1,7 +1,7 @@
 //! The steps of an adoption as a script for psql.
 
 use super::adoption::{AdoptionStep, StepKind};
-use crate::clean::printable;
+use crate::clean::{is_obeyed, printable};
 use crate::remote::quote::literal;
 use crate::words::counted;
 
@@ -9,11 +9,11 @@ use crate::words::counted;
 pub fn of(shard: &str, tenant: &str, steps: &[AdoptionStep]) -> String {
     let (decisions, steps): (Vec<_>, Vec<_>) = steps.iter().partition(|step| step.kind == StepKind::Decide);
     let mut lines = vec![
-        format!(
-            "-- Brings the database of shard {} under a keyspace, by column {}.",
+        comment(&format!(
+            "Brings the database of shard {} under a keyspace, by column {}.",
             literal(shard),
             literal(tenant)
-        ),
+        )),
         "-- Run it by psql on the master. If it ends early, make a new one: what is done is left out."
             .to_owned(),
     ];
@@ -34,7 +34,8 @@ pub fn of(shard: &str, tenant: &str, steps: &[AdoptionStep]) -> String {
         lines.push(String::new());
         let table = step.table.as_ref().map_or(String::new(), |table| format!("{table}: "));
         lines.push(comment(&format!("{table}{}", step.why)));
-        let call = step.call.as_deref().map(printable).unwrap_or_default();
+        // Whole, since it is run: names of a shard's tables are in it, of which no character is to be obeyed.
+        let call = step.call.as_deref().unwrap_or_default().replace(is_obeyed, " ");
         match step.kind {
             StepKind::Identify | StepKind::Derive => {
                 lines.push(format!("{call} AS job \\gset"));

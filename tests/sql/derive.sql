@@ -158,6 +158,7 @@ SELECT shard_table_identify('bare');
 -- Who waits for a job is told why it does not end.
 \set SHOW_CONTEXT never
 CALL shard_job_wait(0);
+CALL shard_job_wait(1, NULL);
 BEGIN;
 CALL shard_job_wait(1);
 ROLLBACK;
